@@ -1,0 +1,1 @@
+"""Pure tensor maths of cameras and images: no files, no networks."""
