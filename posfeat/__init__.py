@@ -1,0 +1,72 @@
+"""Local features learnt from camera poses alone: load a model, extract keypoints and descriptors, match photos.
+
+    import posfeat
+
+    model = posfeat.load()
+    features0 = model.extract("a.jpg")
+    features1 = model.extract("b.jpg")
+    matches = posfeat.match(features0, features1)
+
+The names below are imported when they are first used, so that ``import posfeat`` costs nothing by itself.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from posfeat.matching import MatchOptions, match
+    from posfeat.networks.checkpoint import load
+    from posfeat.networks.posfeat import PoSFeat
+    from posfeat.types import (
+        CheckpointError,
+        DataError,
+        DenseFeatures,
+        Features,
+        ImageError,
+        Matches,
+        MissingExtraError,
+        OptionsError,
+        PosfeatError,
+        ReconstructionError,
+        StoreError,
+    )
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CheckpointError",
+    "DataError",
+    "DenseFeatures",
+    "Features",
+    "ImageError",
+    "MatchOptions",
+    "Matches",
+    "MissingExtraError",
+    "OptionsError",
+    "PoSFeat",
+    "PosfeatError",
+    "ReconstructionError",
+    "StoreError",
+    "__version__",
+    "load",
+    "match",
+]
+
+_HOME = {
+    "load": "posfeat.networks.checkpoint",
+    "match": "posfeat.matching",
+    "MatchOptions": "posfeat.matching",
+    "PoSFeat": "posfeat.networks.posfeat",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'posfeat' has no attribute {name!r}")
+    return vars(importlib.import_module(_HOME.get(name, "posfeat.types")))[name]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
