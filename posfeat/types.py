@@ -78,6 +78,7 @@ class View:
     scene: str = ""
     mask_path: Path | None = None
     point_ids: npt.NDArray[np.int64] | None = None  # sorted ids of the 3D points seen, where an SfM model gives them
+    depth_range: tuple[float, float] | None = None  # near and far end of what it sees, in the world's unit, where known
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,7 @@ class Pair:
     view0: View
     view1: View
     overlap: float = float("nan")  # share of common content in [0, 1], where known
+    has_baseline: bool = True  # False: taken from one place, there are no epipolar lines
 
 
 @dataclass(frozen=True)
