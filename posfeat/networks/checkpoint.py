@@ -14,8 +14,7 @@ import re
 import tempfile
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from posfeat import __version__
 from posfeat.networks.description import PaperDescription, PaperDescriptionOptions
 from posfeat.networks.detection import PaperDetectionOptions
 from posfeat.networks.posfeat import ModelOptions, PoSFeat, build_model
@@ -33,13 +33,7 @@ from posfeat.types import CheckpointError, OptionsError
 
 FORMAT = "posfeat-checkpoint-1"
 PUBLISHED_FILES = ("backbone.pth", "localheader.pth")
-
-
-def _package_version() -> str:
-    try:
-        return version("posfeat")
-    except PackageNotFoundError:
-        return "unknown"
+DEFAULT_WEIGHTS = Path(__file__).parents[1] / "weights" / "default.safetensors"
 
 
 @dataclass(frozen=True)
@@ -53,7 +47,7 @@ class ModelCard:
     seed: int | None = None
     licence: str = "Apache-2.0"
     notes: str = ""
-    package_version: str = field(default_factory=_package_version)
+    package_version: str = __version__
 
 
 @dataclass(frozen=True)
@@ -64,6 +58,23 @@ class CheckpointHeader:
     card: ModelCard
     num_parameters: int
     bytes: int
+
+
+def load(weights: str | Path = "default", device: str | torch.device | None = None) -> PoSFeat:
+    """A model ready to extract: ``"default"`` (shipped with the package), a checkpoint, or a folder in the published layout.
+
+    Without a device the first of CUDA, Apple's MPS and the CPU that is there is taken.
+    """
+    path = DEFAULT_WEIGHTS if weights == "default" else Path(weights)
+    device = default_device() if device is None else device
+    return load_published(path, device) if path.is_dir() else load_checkpoint(path, device)
+
+
+def default_device() -> torch.device:
+    """The fastest kind of device that is there."""
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
 
 
 def save_checkpoint(path: str | Path, model: PoSFeat, card: ModelCard, *, half: bool = False) -> None:
@@ -96,7 +107,7 @@ def load_checkpoint(path: str | Path, device: str | torch.device = "cpu") -> PoS
     path = Path(path)
     header = read_header(path)
     with _open_safetensors(path) as file:
-        state = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
+        state = _tensors(file)
     model = build_model(header.options)
     _load_state(model, state, path)
     if not header.card.trained:
@@ -164,7 +175,7 @@ def load_imagenet_encoder(path: str | Path, network: PaperDescription) -> None:
     path = Path(path)
     if path.suffix == ".safetensors":
         with _open_safetensors(path) as file:
-            state = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+            state = _tensors(file)
     else:
         state = _read_pickle(path)
     wanted = network.encoder.state_dict()
@@ -192,6 +203,10 @@ def _load_state(module: nn.Module, state: Mapping[str, Tensor], path: Path) -> N
     if broken:
         raise CheckpointError(f"{path} is damaged: {broken[0]} holds values that are not numbers")
     module.load_state_dict({key: tensor.to(wanted[key].dtype) for key, tensor in state.items()})
+
+
+def _tensors(file: Any) -> dict[str, Tensor]:
+    return {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - no mapping
 
 
 def _open_safetensors(path: Path) -> Any:
