@@ -1,0 +1,1 @@
+"""The paper's benchmarks and peers: features in, numbers and reports out."""
