@@ -1,0 +1,172 @@
+"""Score map -> keypoints: local maxima, threshold, border, mask, the best k, and where between pixels they lie.
+
+Everything depends on a pixel's neighbourhood alone: shift the score map by whole pixels and the same keypoints come out,
+shifted. A plateau of equal scores gives one keypoint, its first pixel in reading order, not a cluster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from posfeat.options import check_options, described
+from posfeat.types import OptionsError
+
+SubPixel = Literal["none", "mean", "quadratic"]
+
+
+@dataclass(frozen=True)
+class SelectionOptions:
+    """Which pixels of a score map become keypoints."""
+
+    max_keypoints: int = described(4096, "keep at most this many keypoints, the best first", low=1)
+    nms_size: int = described(3, "a keypoint is the best of its window of this many pixels a side (odd)", low=1)
+    threshold: float = described(0.0, "a keypoint's score is above this")
+    border_px: int = described(1, "no keypoint this close to the rim, in pixels", low=0)
+    subpixel: SubPixel = described(
+        "quadratic", "position between pixels: none, the paper's score-weighted 3x3 mean, or the peak of a quadratic"
+    )
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        if self.nms_size % 2 == 0:
+            raise OptionsError(f"option nms_size={self.nms_size} must be odd, so that a window has a middle")
+
+
+class Peaks(NamedTuple):
+    """Pixels that are local maxima, in reading order, with their scores."""
+
+    x: Annotated[Tensor, "num_peaks"]
+    y: Annotated[Tensor, "num_peaks"]
+    scores: Annotated[Tensor, "num_peaks"]
+
+
+def select_keypoints(
+    scores: Annotated[Tensor, "1 1 height width"],
+    options: SelectionOptions,
+    mask: Annotated[Tensor, "height width"] | None = None,
+) -> tuple[Annotated[Tensor, "num_keypoints 2"], Annotated[Tensor, "num_keypoints"]]:
+    """Keypoints (x, y) and their scores, best first. Nothing is detected where ``mask`` is False."""
+    score_map = scores[0, 0].float()
+    height, width = score_map.shape
+    border = options.border_px
+    peaks = find_peaks(score_map, options, (border, border, width - border, height - border), mask)
+    peaks = best_peaks(peaks, options.max_keypoints)
+    return refine_positions(score_map, peaks, options.subpixel), peaks.scores
+
+
+def find_peaks(
+    score_map: Annotated[Tensor, "height width"],
+    options: SelectionOptions,
+    region: tuple[int, int, int, int],
+    mask: Annotated[Tensor, "height width"] | None = None,
+) -> Peaks:
+    """All pixels above the threshold that no pixel of their window beats, in [left, right) x [top, bottom) of the map."""
+    wanted = score_map == window_maximum(score_map, options.nms_size)
+    wanted &= score_map > options.threshold
+    if mask is not None:
+        wanted &= mask
+    wanted = _without_later_ties(wanted, options.nms_size // 2)
+    left, top, right, bottom = region
+    inner = wanted[top : max(top, bottom), left : max(left, right)]
+    index = inner.reshape(-1).nonzero().squeeze(1)
+    row = torch.div(index, max(inner.shape[1], 1), rounding_mode="floor")
+    x, y = index - row * inner.shape[1] + left, row + top
+    return Peaks(x, y, score_map[y, x])
+
+
+def best_peaks(peaks: Peaks, count: int) -> Peaks:
+    """The ``count`` peaks with the highest scores, best first; equal scores stay in reading order."""
+    order = torch.sort(peaks.scores, descending=True, stable=True).indices[:count]
+    return Peaks(*(column[order] for column in peaks))
+
+
+def window_maximum(score_map: Annotated[Tensor, "height width"], size: int) -> Annotated[Tensor, "height width"]:
+    """The maximum over a window of ``size`` (odd) pixels a side around each pixel.
+
+    One direction after the other, each by doubling the reach: far fewer passes than a pooling layer's window.
+    """
+    radius = size // 2
+    if radius == 0:
+        return score_map
+    padded = F.pad(score_map, (radius, radius, radius, radius), value=float("-inf"))
+    return _running_maximum(_running_maximum(padded, size, dim=1), size, dim=0)
+
+
+def _running_maximum(values: Tensor, size: int, dim: int) -> Tensor:
+    """Maxima of ``size`` neighbours; the result is shorter by ``size - 1``."""
+    reach = 1
+    while reach < size:
+        step = min(reach, size - reach)
+        length = values.shape[dim] - step
+        values = torch.maximum(values.narrow(dim, 0, length), values.narrow(dim, step, length))
+        reach += step
+    return values
+
+
+def _without_later_ties(wanted: Annotated[Tensor, "height width"], radius: int) -> Annotated[Tensor, "height width"]:
+    """Drop each maximum that has another one (of equal score, therefore) before it in reading order in its window."""
+    height, width = wanted.shape
+    padded = F.pad(wanted, (radius, radius, radius, 0))
+    index = padded.reshape(-1).nonzero().squeeze(1)
+    flat, row = padded.reshape(-1), width + 2 * radius
+    earlier = [dy * row + dx for dy in range(-radius, 1) for dx in range(-radius, radius + 1) if (dy, dx) < (0, 0)]
+    tied = torch.zeros_like(index, dtype=torch.bool)
+    for offset in earlier:
+        tied |= flat[index + offset]
+    if not bool(tied.any()):
+        return wanted
+    kept = flat.clone()
+    kept[index[tied]] = False
+    return kept.view(height + radius, row)[radius:, radius : radius + width]
+
+
+def refine_positions(
+    score_map: Annotated[Tensor, "height width"], peaks: Peaks, subpixel: SubPixel
+) -> Annotated[Tensor, "num_peaks 2"]:
+    """Positions (x, y) of peaks, between pixels unless ``subpixel`` is none."""
+    xy = torch.stack([peaks.x, peaks.y], dim=-1).to(score_map.dtype)
+    if subpixel == "none" or not len(peaks.x):
+        return xy
+    around = _neighbourhoods(score_map, peaks)
+    return xy + (_weighted_mean(around) if subpixel == "mean" else _quadratic_peak(around))
+
+
+def _neighbourhoods(score_map: Tensor, peaks: Peaks) -> Annotated[Tensor, "3 3 num_peaks"]:
+    """The 3x3 scores around each peak; beyond the rim the rim is repeated."""
+    height, width = score_map.shape
+    rows = [(peaks.y + dy).clamp_(0, height - 1) * width for dy in (-1, 0, 1)]
+    columns = [(peaks.x + dx).clamp_(0, width - 1) for dx in (-1, 0, 1)]
+    flat = score_map.reshape(-1)
+    return torch.stack([torch.stack([flat[row + column] for column in columns]) for row in rows])
+
+
+def _weighted_mean(around: Annotated[Tensor, "3 3 num_peaks"]) -> Annotated[Tensor, "num_peaks 2"]:
+    """The paper's: the mean of the nine positions, weighted by their scores (negative ones count 0)."""
+    weights = around.clamp(min=0)
+    total = weights.sum(dim=(0, 1)).clamp(min=torch.finfo(around.dtype).tiny)
+    x = (weights[:, 2] - weights[:, 0]).sum(dim=0) / total
+    y = (weights[2] - weights[0]).sum(dim=0) / total
+    return torch.stack([x, y], dim=-1)
+
+
+def _quadratic_peak(around: Annotated[Tensor, "3 3 num_peaks"]) -> Annotated[Tensor, "num_peaks 2"]:
+    """The top of the quadratic through the neighbourhood, at most half a pixel away in x and in y.
+
+    Where the mixed term would make the surface open upwards, each direction is fitted by itself.
+    """
+    centre, left, right, up, down = around[1, 1], around[1, 0], around[1, 2], around[0, 1], around[2, 1]
+    gradient_x, gradient_y = (right - left) / 2, (down - up) / 2
+    smallest = torch.finfo(around.dtype).tiny
+    curve_x, curve_y = (2 * centre - left - right).clamp(min=smallest), (2 * centre - up - down).clamp(min=smallest)
+    mixed = (around[0, 0] + around[2, 2] - around[0, 2] - around[2, 0]) / 4
+    determinant = curve_x * curve_y - mixed * mixed
+    joint = determinant > 0.05 * curve_x * curve_y
+    determinant = torch.where(joint, determinant, torch.ones_like(determinant))
+    x = torch.where(joint, (curve_y * gradient_x + mixed * gradient_y) / determinant, gradient_x / curve_x)
+    y = torch.where(joint, (curve_x * gradient_y + mixed * gradient_x) / determinant, gradient_y / curve_y)
+    return torch.stack([x, y], dim=-1).clamp_(-0.5, 0.5)

@@ -1,0 +1,155 @@
+"""The assembled model: describe first, then detect from the frozen description; dense maps, keypoints, descriptors."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from posfeat.data.images import pad_to_multiple
+from posfeat.networks.compact import (
+    CompactDescription,
+    CompactDescriptionOptions,
+    CompactDetection,
+    CompactDetectionOptions,
+)
+from posfeat.networks.description import PaperDescription, PaperDescriptionOptions
+from posfeat.networks.detection import PaperDetection, PaperDetectionOptions
+from posfeat.networks.extraction import ExtractionOptions, describe_image, extract_image, read_pixels
+from posfeat.networks.inference import FastNetworks, Precision, choose_dtype, inference_copy, weights_fingerprint
+from posfeat.networks.resnet import STEM_CHANNELS
+from posfeat.networks.tiling import ALIGNMENT_PX
+from posfeat.options import check_options, described, nested
+from posfeat.types import DenseFeatures, Features
+
+ImageLike = str | os.PathLike[str] | npt.NDArray[Any] | Tensor
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """Which networks a model is made of; the options of the other architecture are ignored."""
+
+    architecture: Literal["paper", "compact"] = described("compact", "the paper's networks, or the small fast ones")
+    paper_description: PaperDescriptionOptions = nested(PaperDescriptionOptions, "the paper's description network")
+    paper_detection: PaperDetectionOptions = nested(PaperDetectionOptions, "the paper's detection network")
+    compact_description: CompactDescriptionOptions = nested(CompactDescriptionOptions, "the small description network")
+    compact_detection: CompactDetectionOptions = nested(CompactDetectionOptions, "the small detection network")
+
+    def __post_init__(self) -> None:
+        check_options(self)
+
+
+def build_model(options: ModelOptions) -> PoSFeat:
+    """A model with fresh weights."""
+    if options.architecture == "paper":
+        paper = PaperDescription(options.paper_description)
+        return PoSFeat(options, paper, PaperDetection(options.paper_detection, paper.dim, STEM_CHANNELS))
+    compact = CompactDescription(options.compact_description)
+    return PoSFeat(options, compact, CompactDetection(compact, options.compact_detection))
+
+
+class PoSFeat(nn.Module):
+    """A description network and a detection network that reads its maps."""
+
+    def __init__(
+        self,
+        options: ModelOptions,
+        description: PaperDescription | CompactDescription,
+        detection: PaperDetection | CompactDetection,
+    ) -> None:
+        super().__init__()
+        self.options = options
+        self.description = description
+        self.detection = detection
+        self._fast: FastNetworks | None = None
+
+    def forward(self, image: Annotated[Tensor, "batch 3 height width"]) -> DenseFeatures:
+        return self.dense(image)
+
+    def dense(self, image: Annotated[Tensor, "batch 3 height width"]) -> DenseFeatures:
+        """Descriptor map (before L2 normalisation) and full-resolution score map of normalised images of any size.
+
+        The descriptor map belongs to the image padded to multiples of 16: its cells keep their stride of 4.
+        """
+        return _DenseNetworks(self.description, self.detection)(image)
+
+    def extract(
+        self,
+        image: ImageLike,
+        max_keypoints: int | None = None,
+        *,
+        mask: ImageLike | None = None,
+        scales: Sequence[float] | None = None,
+        rotations: Sequence[float] | None = None,
+        options: ExtractionOptions | None = None,
+    ) -> Features:
+        """Keypoints and descriptors of an image: a file, RGB pixels (H, W, 3), or a tensor (3, H, W).
+
+        Positions are those of the original image, whatever scales and rotations (degrees) are looked at besides.
+        Nothing is detected where ``mask`` is black (0).
+        """
+        options = options or ExtractionOptions()
+        if max_keypoints is not None:
+            selection = dataclasses.replace(options.selection, max_keypoints=max_keypoints)
+            options = dataclasses.replace(options, selection=selection)
+        if scales is not None:
+            options = dataclasses.replace(options, scales=tuple(scales))
+        if rotations is not None:
+            options = dataclasses.replace(options, rotations_deg=tuple(rotations))
+        rgb, allowed = read_pixels(image, mask)
+        return extract_image(self._fast_networks(options.precision), rgb, allowed, options)
+
+    def describe(
+        self,
+        image: ImageLike,
+        keypoints: Tensor | npt.NDArray[Any],
+        *,
+        options: ExtractionOptions | None = None,
+    ) -> Features:
+        """Descriptors, and the detector's scores, at the caller's own positions (N, 2), in the caller's order."""
+        options = options or ExtractionOptions()
+        rgb, _ = read_pixels(image, None)
+        return describe_image(self._fast_networks(options.precision), rgb, torch.as_tensor(keypoints), options)
+
+    def freeze_description(self) -> PoSFeat:
+        """Keep the description network as it is: no gradients, no change of its running statistics."""
+        self.description.requires_grad_(False).eval()
+        return self
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
+
+    def _fast_networks(self, precision: Precision) -> FastNetworks:
+        """The networks made fast, as they are now; made again when weights or the wanted precision have changed."""
+        fingerprint, dtype = weights_fingerprint(self), choose_dtype(precision, self.device)
+        if self._fast is None or (self._fast.fingerprint, self._fast.dtype) != (fingerprint, dtype):
+            probe = torch.zeros(1, 3, 4 * ALIGNMENT_PX, 4 * ALIGNMENT_PX, device=self.device)
+            dense = inference_copy(_DenseNetworks(self.description, self.detection), dtype, probe)
+            self._fast = FastNetworks(dense, self.device, dtype, self.description.stride, fingerprint)
+        return self._fast
+
+
+class _DenseNetworks(nn.Module):
+    """Both networks in a row."""
+
+    def __init__(
+        self, description: PaperDescription | CompactDescription, detection: PaperDetection | CompactDetection
+    ) -> None:
+        super().__init__()
+        self.description = description
+        self.detection = detection
+
+    def forward(self, image: Annotated[Tensor, "batch 3 height width"]) -> DenseFeatures:
+        height, width = image.shape[-2:]
+        padded = pad_to_multiple(image, ALIGNMENT_PX)
+        maps = self.description(padded)
+        scores = self.detection.keypoint_scores(self.detection(padded, maps))
+        return DenseFeatures(maps.descriptors, scores[..., :height, :width])
