@@ -1,0 +1,1 @@
+"""One verb a file: paths in, one artefact out, resumable."""
