@@ -119,6 +119,13 @@ def normalise(image: RGB | Tensor) -> Annotated[Tensor, "batch 3 height width"]:
     return rows.view(batch, height, width, 3).permute(0, 3, 1, 2)  # channels-last memory, which the networks want
 
 
+def denormalise(image: Annotated[Tensor, "batch 3 height width"]) -> npt.NDArray[np.uint8]:
+    """The pictures (batch, height, width, 3) of a network's input: the inverse of normalise."""
+    mean, std = torch.tensor(IMAGENET_MEAN), torch.tensor(IMAGENET_STD)
+    pixels = (image.detach().cpu().permute(0, 2, 3, 1) * std + mean) * 255
+    return pixels.round().clamp(0, 255).to(torch.uint8).numpy()
+
+
 def pad_to_multiple(
     image: Annotated[Tensor, "batch channels height width"], multiple: int
 ) -> Annotated[Tensor, "batch channels padded_height padded_width"]:

@@ -1,0 +1,1 @@
+"""Learning from poses: the two decoupled stages, their joint alternative, and the one loop that runs them."""

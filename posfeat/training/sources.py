@@ -1,0 +1,146 @@
+"""From the data options to batches for training and for validation: what is held out is never trained on."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from posfeat.data.augment import GeometricOptions, PhotometricOptions
+from posfeat.data.images import IMAGE_SUFFIXES
+from posfeat.data.loader import PairLoader
+from posfeat.data.pair_sample import PairSource
+from posfeat.data.pairs import PairOptions
+from posfeat.data.photo_source import PhotoSource
+from posfeat.data.posed import read_pairs
+from posfeat.data.posed_source import PosedSource
+from posfeat.data.synthetic import SyntheticOptions
+from posfeat.options import check_options, described, nested
+from posfeat.training.distributed import Workers
+from posfeat.types import DataError, OptionsError, PairBatch
+
+VALIDATION_SEED = 20_220_619
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """What is trained and validated on."""
+
+    photos: tuple[str, ...] = described((), "folders of plain photos, for rendered pairs")
+    posed: tuple[str, ...] = described((), "posed photos: COLMAP models, nerfstudio, MegaDepth, cameras.txt")
+    scenes: str | None = described(None, "a file that lists the scenes of the posed photos to use, one a line")
+    photo_weight: float = described(1.0, "share of rendered pairs, relative to posed_weight", low=0)
+    posed_weight: float = described(1.0, "share of posed pairs, relative to photo_weight", low=0)
+    height: int = described(480, "height of training images", low=32)
+    width: int = described(640, "width of training images", low=32)
+    held_out: float = described(0.05, "share of the photos kept for validation, chosen by file name", low=0, high=0.9)
+    validation_posed: tuple[str, ...] = described((), "posed photos for validation only")
+    workers: int = described(1, "threads that prepare batches ahead; 0: none", low=0)
+    rendering: SyntheticOptions = nested(SyntheticOptions, "how a photo becomes two views")
+    look: PhotometricOptions = nested(PhotometricOptions, "photometric change")
+    geometry: GeometricOptions = nested(GeometricOptions, "crop, scale and turn of posed photos")
+    pairs: PairOptions = nested(PairOptions, "choice of posed pairs")
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        if self.height % 16 or self.width % 16:
+            raise OptionsError(f"data.height={self.height} and data.width={self.width} must be multiples of 16")
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where pairs come from, ready to draw."""
+
+    training: list[PairSource]
+    weights: list[float]
+    rendered_validation: PhotoSource | None
+    posed_validation: list[PosedSource]
+    fingerprint: dict[str, Any]
+
+
+def open_sources(options: DataOptions) -> Sources:
+    """Find the data; DataError where there is nothing to train on."""
+    kept, held_out = _split_photos(options)
+    training: list[PairSource] = []
+    weights: list[float] = []
+    if kept:
+        training.append(PhotoSource(kept, options.rendering, options.look))
+        weights.append(options.photo_weight)
+    scenes = None if options.scenes is None else Path(options.scenes)
+    posed = [pair for path in options.posed for pair in read_pairs(path, options.pairs, scenes)]
+    if posed:
+        training.append(PosedSource(posed, options.geometry, options.look))
+        weights.append(options.posed_weight)
+    if not training:
+        raise DataError("nothing to train on: give folders in data.photos or posed photos in data.posed")
+    true_look = replace(options.rendering, correspondences=True)
+    plain = PhotometricOptions(strength=0.0)
+    upright = GeometricOptions(strength=0.0)
+    return Sources(
+        training,
+        weights,
+        PhotoSource(held_out, true_look, options.look) if held_out else None,
+        [PosedSource(read_pairs(path, options.pairs), upright, plain) for path in options.validation_posed],
+        {"photos": len(kept), "held_out": len(held_out), "posed_pairs": len(posed), "hash": _fingerprint(kept, posed)},
+    )
+
+
+def training_batches(
+    sources: Sources, options: DataOptions, batch_size: int, seed: int, first_step: int, workers: Workers
+) -> Iterator[PairBatch]:
+    """Batches without end from a step on: this process's share of each."""
+    loader = PairLoader(
+        sources.training,
+        sources.weights,
+        batch_size,
+        options.height,
+        options.width,
+        seed,
+        first_step,
+        workers=options.workers,
+        rank=workers.rank,
+        world_size=workers.world_size,
+    )
+    return iter(loader)
+
+
+def validation_batches(
+    sources: Sources, options: DataOptions, rendered_pairs: int, posed_pairs: int, batch_size: int
+) -> tuple[list[PairBatch], list[PairBatch]]:
+    """The same held-out pairs in every run: rendered ones with their truth, and posed ones."""
+    rendered: list[PairBatch] = []
+    if sources.rendered_validation is not None:
+        rendered = _fixed(sources.rendered_validation, options, rendered_pairs, batch_size)
+    posed = [batch for source in sources.posed_validation for batch in _fixed(source, options, posed_pairs, batch_size)]
+    return rendered, posed
+
+
+def _fixed(source: PairSource, options: DataOptions, pairs: int, batch_size: int) -> list[PairBatch]:
+    steps = max(1, pairs // batch_size)
+    return list(PairLoader([source], None, batch_size, options.height, options.width, VALIDATION_SEED, num_steps=steps))
+
+
+def _split_photos(options: DataOptions) -> tuple[list[Path], list[Path]]:
+    """Photos to train on and photos held out; a photo's name decides, so that adding photos moves none across."""
+    kept, held_out = [], []
+    for folder in map(Path, options.photos):
+        found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES)
+        if not found:
+            raise DataError(f"no photos in {folder}; check data.photos")
+        for path in found:
+            chosen = zlib.crc32(path.name.encode()) / 2**32 < options.held_out
+            (held_out if chosen else kept).append(path)
+    return kept, held_out
+
+
+def _fingerprint(photos: list[Path], posed: list[Any]) -> str:
+    """A hash of the names and sizes of everything trained on."""
+    digest = hashlib.sha256()
+    for path in photos:
+        digest.update(f"{path.name} {path.stat().st_size}\n".encode())
+    for pair in posed:
+        digest.update(f"{pair.view0.scene} {pair.view0.name} {pair.view1.name}\n".encode())
+    return digest.hexdigest()[:16]
