@@ -7,16 +7,15 @@ COLMAP's poses take the world to the camera with the axes x right, y down, z for
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from posfeat.data.distortion import camera_from_colmap, num_colmap_params
-from posfeat.geometry.pose import pose_from_rotation_translation, rotation_from_quaternion
+from posfeat.data.poses import pose_from_quaternion
 from posfeat.types import Array, Camera, DataError, View
 
 MODEL_NAMES = (
@@ -42,8 +41,6 @@ MODEL_NAMES = (
 """COLMAP's models by their number in binary files."""
 
 _DEPTH_PERCENTILES = (5, 95)
-
-Report = Callable[[str], None]
 
 
 def is_colmap_model(folder: Path) -> bool:
@@ -75,21 +72,13 @@ class _Image:
         self.seen = np.unique(seen[seen >= 0])
 
 
-def pose_from_colmap(qw_qx_qy_qz_tx_ty_tz: list[float]) -> Array:
-    """cam_from_world of seven numbers as COLMAP writes them."""
-    values = torch.tensor(qw_qx_qy_qz_tx_ty_tz, dtype=torch.float64)
-    if not bool(values.isfinite().all()) or float(values[:4].norm()) < 1e-9:
-        raise ValueError(f"no pose: {qw_qx_qy_qz_tx_ty_tz}")
-    return pose_from_rotation_translation(rotation_from_quaternion(values[:4]), values[4:]).numpy()
-
-
 def _view(
     image: _Image, cameras: dict[int, Camera], ids: npt.NDArray[np.int64], points: Array, model: Path, folder: Path
 ) -> View:
     if image.camera not in cameras:
         raise DataError(f"COLMAP model {model}: image {image.name} has camera {image.camera}, which is not in cameras")
     try:
-        pose = pose_from_colmap(image.pose)
+        pose = pose_from_quaternion(image.pose)
     except ValueError as error:
         raise DataError(f"COLMAP model {model}: image {image.name} has {error}") from error
     has_points = len(image.seen) > 0

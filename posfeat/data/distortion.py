@@ -40,7 +40,12 @@ def num_colmap_params(model: str) -> int:
     if model not in NUM_DISTORTION_PARAMS:
         known = ", ".join(NUM_DISTORTION_PARAMS)
         raise DataError(f"camera model {model} is not one that a flat photo can be made of; known: {known}")
-    return (3 if model in _ONE_FOCAL_LENGTH else 4) + NUM_DISTORTION_PARAMS[model]
+    return num_focal_lengths(model) + 2 + NUM_DISTORTION_PARAMS[model]
+
+
+def num_focal_lengths(model: str) -> int:
+    """Whether COLMAP's files give one focal length for both axes or one each; they are the first parameters."""
+    return 1 if model in _ONE_FOCAL_LENGTH else 2
 
 
 def camera_from_colmap(model: str, width: int, height: int, params: Sequence[float]) -> Camera:
@@ -48,14 +53,13 @@ def camera_from_colmap(model: str, width: int, height: int, params: Sequence[flo
     if len(params) != num_colmap_params(model):
         raise DataError(f"camera model {model} takes {num_colmap_params(model)} parameters, not {len(params)}")
     values = [float(value) for value in params]
-    focals = [values[0], values[0]] if model in _ONE_FOCAL_LENGTH else values[:2]
-    rest = values[1:] if model in _ONE_FOCAL_LENGTH else values[2:]
+    focals, rest = values[: num_focal_lengths(model)], values[num_focal_lengths(model) :]
     if width <= 0 or height <= 0 or min(focals) <= 0 or not np.isfinite(values).all():
         raise DataError(f"camera {model} {width}x{height} {values} has a size or focal length that cannot be")
     return pinhole_camera(
         width,
         height,
-        (focals[0], focals[1], rest[0] - COLMAP_OFFSET_PX, rest[1] - COLMAP_OFFSET_PX),
+        (focals[0], focals[-1], rest[0] - COLMAP_OFFSET_PX, rest[1] - COLMAP_OFFSET_PX),
         model=model,
         distortion=tuple(rest[2:]),
     )

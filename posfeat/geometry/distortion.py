@@ -167,6 +167,6 @@ def _polynomial_and_jacobian(model: str, params: tuple[float, ...], xy: Points) 
     """Value and exact 2x2 derivative at every point (columns: along x, along y)."""
     along_x, along_y = torch.zeros_like(xy), torch.zeros_like(xy)
     along_x[..., 0], along_y[..., 1] = 1, 1
-    value, dx = torch.func.jvp(lambda p: _polynomial(model, params, p), (xy,), (along_x,))
-    _, dy = torch.func.jvp(lambda p: _polynomial(model, params, p), (xy,), (along_y,))
+    value, dx = torch.func.jvp(lambda p: _polynomial(model, params, p), (xy,), (along_x,))[:2]
+    dy = torch.func.jvp(lambda p: _polynomial(model, params, p), (xy,), (along_y,))[1]
     return value, torch.stack([dx, dy], dim=-1)
