@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from posfeat.networks.norm import BatchNorm2d
 from posfeat.networks.resnet import EncoderName, ResNetEncoder, StrideConvention
 from posfeat.options import check_options, described
 from posfeat.types import DescriptionMaps
@@ -40,7 +41,7 @@ class ConvNormElu(nn.Module):
     def __init__(self, in_channels: int, out_channels: int, size: int) -> None:
         super().__init__()
         self.conv = nn.Conv2d(in_channels, out_channels, size, padding=size // 2)
-        self.bn = nn.BatchNorm2d(out_channels)
+        self.bn = BatchNorm2d(out_channels)
 
     def forward(self, x: Annotated[Tensor, "batch c h w"]) -> Annotated[Tensor, "batch c2 h w"]:
         return F.elu(self.bn(self.conv(x)), inplace=True)

@@ -11,6 +11,8 @@ from typing import Annotated, Literal, NamedTuple
 
 from torch import Tensor, nn
 
+from posfeat.networks.norm import BatchNorm2d
+
 EncoderName = Literal["resnet18", "resnet34", "resnet50"]
 StrideConvention = Literal["conv3x3", "conv1x1"]
 
@@ -35,7 +37,7 @@ def _shortcut(in_channels: int, out_channels: int, stride: int) -> nn.Sequential
     """A projection where the block changes size or width; None keeps the input as it is."""
     if stride == 1 and in_channels == out_channels:
         return None
-    return nn.Sequential(_conv(in_channels, out_channels, 1, stride), nn.BatchNorm2d(out_channels))
+    return nn.Sequential(_conv(in_channels, out_channels, 1, stride), BatchNorm2d(out_channels))
 
 
 class BasicBlock(nn.Module):
@@ -46,9 +48,9 @@ class BasicBlock(nn.Module):
     def __init__(self, in_channels: int, width: int, stride: int, stride_on: StrideConvention) -> None:
         super().__init__()
         self.conv1 = _conv(in_channels, width, 3, stride)  # both conventions agree here
-        self.bn1 = nn.BatchNorm2d(width)
+        self.bn1 = BatchNorm2d(width)
         self.conv2 = _conv(width, width, 3)
-        self.bn2 = nn.BatchNorm2d(width)
+        self.bn2 = BatchNorm2d(width)
         self.relu = nn.ReLU(inplace=True)
         self.downsample = _shortcut(in_channels, width, stride)
 
@@ -67,11 +69,11 @@ class Bottleneck(nn.Module):
         super().__init__()
         stride1, stride2 = (stride, 1) if stride_on == "conv1x1" else (1, stride)
         self.conv1 = _conv(in_channels, width, 1, stride1)
-        self.bn1 = nn.BatchNorm2d(width)
+        self.bn1 = BatchNorm2d(width)
         self.conv2 = _conv(width, width, 3, stride2)
-        self.bn2 = nn.BatchNorm2d(width)
+        self.bn2 = BatchNorm2d(width)
         self.conv3 = _conv(width, width * self.expansion, 1)
-        self.bn3 = nn.BatchNorm2d(width * self.expansion)
+        self.bn3 = BatchNorm2d(width * self.expansion)
         self.relu = nn.ReLU(inplace=True)
         self.downsample = _shortcut(in_channels, width * self.expansion, stride)
 
@@ -90,7 +92,7 @@ class ResNetEncoder(nn.Module):
         block = Bottleneck if name == "resnet50" else BasicBlock
         self.channels = tuple(width * block.expansion for width in (64, 128, 256))
         self.conv1 = nn.Conv2d(3, STEM_CHANNELS, 7, stride=2, padding=3, bias=False)
-        self.bn1 = nn.BatchNorm2d(STEM_CHANNELS)
+        self.bn1 = BatchNorm2d(STEM_CHANNELS)
         self.relu = nn.ReLU(inplace=True)
         self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
         count1, count2, count3 = BLOCKS[name]
