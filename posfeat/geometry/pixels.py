@@ -16,12 +16,12 @@ from torch import Tensor
 COLMAP_OFFSET_PX = 0.5
 
 
-def cell_from_pixel(xy: Annotated[Tensor, "*batch 2"], stride: float) -> Annotated[Tensor, "*batch 2"]:
+def cell_from_pixel(xy: Annotated[Tensor, "*shape"], stride: float) -> Annotated[Tensor, "*shape"]:
     """Position on a map of the given stride, in cells (cell centres are whole numbers)."""
     return (xy + 0.5) / stride - 0.5
 
 
-def pixel_from_cell(xy: Annotated[Tensor, "*batch 2"], stride: float) -> Annotated[Tensor, "*batch 2"]:
+def pixel_from_cell(xy: Annotated[Tensor, "*shape"], stride: float) -> Annotated[Tensor, "*shape"]:
     """Pixel position of a position on a map of the given stride."""
     return (xy + 0.5) * stride - 0.5
 

@@ -77,7 +77,7 @@ class _UnitRows(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
         unit, norm = ctx.saved_tensors
         along = torch.linalg.vecdot(grad, unit).unsqueeze(-1)
-        return torch.addcmul(grad, unit, along, value=-1).div_(norm)
+        return (unit * -along).add_(grad).div_(norm)  # not addcmul: it is slow where one factor is broadcast along rows
 
 
 class _SimilarityPass(torch.autograd.Function):
@@ -110,20 +110,35 @@ class _SimilarityPass(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_window: Tensor | None, _c: Any, _k: Any, grad_log_mass: Tensor | None) -> Any:  # type: ignore[override]
         queries, reference, index = ctx.saved_tensors
+        if grad_log_mass is None or ctx.settings.band_px is None:
+            return *_window_gradients(queries, reference, index, grad_window), None, None, None
         grad_queries, grad_reference = torch.zeros_like(queries), torch.zeros_like(reference)
         for item, rows in _chunks(queries, reference):
             q, r = queries[item, rows], reference[item].flatten(0, 1)
-            if ctx.settings.band_px is not None and grad_log_mass is not None:
-                near = _near_line(ctx.targets, item, rows, reference.shape[1:3], ctx.settings)
-                grad = _log_mass(q @ r.T, near, ctx.settings.temperature, grad_log_mass[item, rows])[1]
-            else:
-                grad = q.new_zeros(q.shape[0], r.shape[0])
+            near = _near_line(ctx.targets, item, rows, reference.shape[1:3], ctx.settings)
+            grad = _log_mass(q @ r.T, near, ctx.settings.temperature, grad_log_mass[item, rows])[1]
             assert grad is not None
             if grad_window is not None:
                 grad.scatter_add_(1, index[item, rows], grad_window[item, rows])
             grad_queries[item, rows] = grad @ r
             grad_reference[item].flatten(0, 1).addmm_(grad.T, q)
         return grad_queries, grad_reference, None, None, None
+
+
+def _window_gradients(queries: Tensor, reference: Tensor, index: Tensor, grad: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Gradients through the windows alone: they touch a hundredth of the similarities, so these stay sparse."""
+    grad_queries, grad_reference = torch.zeros_like(queries), torch.zeros_like(reference)
+    if grad is None:
+        return grad_queries, grad_reference
+    points, cells = index.shape[1:]
+    column = torch.arange(points, device=index.device).repeat_interleave(cells)
+    for item in range(len(queries)):
+        rows = reference[item].flatten(0, 1)
+        grad_queries[item] = F.embedding_bag(index[item], rows, mode="sum", per_sample_weights=grad[item])
+        at = torch.stack([index[item].flatten(), column])
+        touched = torch.sparse_coo_tensor(at, grad[item].flatten(), (len(rows), points), check_invariants=False)
+        grad_reference[item] = torch.sparse.mm(touched, queries[item]).view_as(reference[item])
+    return grad_queries, grad_reference
 
 
 def _chunks(queries: Tensor, reference: Tensor) -> list[tuple[int, slice]]:
