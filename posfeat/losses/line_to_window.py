@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from posfeat.geometry.pixels import inside_image, sample_map
+from posfeat.geometry.pixels import inside_image
 from posfeat.losses.epipolar_targets import EpipolarTargets
-from posfeat.losses.similarity_pass import PassSettings, normalised_rows, similarity_pass
+from posfeat.losses.similarity_pass import PassSettings, normalised_rows, sample_rows, similarity_pass
 from posfeat.options import check_options, described
 
 
@@ -58,7 +58,7 @@ def search_line_to_window(
     """
     height, width = map1.shape[-2] * stride, map1.shape[-1] * stride
     unit0, unit1 = normalised_rows(map0), normalised_rows(map1)
-    queries = F.normalize(sample_map(unit0.permute(0, 3, 1, 2), xy0, stride), dim=1).transpose(1, 2)
+    queries = F.normalize(sample_rows(unit0, xy0, stride), dim=-1)
     columns, rows = (max(2, round(options.window * size / stride)) for size in (width, height))
     settings = PassSettings(options.line_points, rows, columns, stride, band_px, options.temperature)
     noise_px = torch.zeros_like(xy0) if uniform is None else window_noise(uniform, height, width, options)

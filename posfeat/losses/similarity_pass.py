@@ -48,6 +48,28 @@ def normalised_rows(dense: Annotated[Tensor, "batch dim rows columns"]) -> Annot
     return _UnitRows.apply(rows if rows.dtype == torch.float64 else rows.float())
 
 
+def sample_rows(
+    rows: Annotated[Tensor, "batch rows columns dim"], xy: Annotated[Tensor, "batch points 2"], stride: int
+) -> Annotated[Tensor, "batch points dim"]:
+    """A map's rows read bilinearly at pixel positions (the rim's value beyond the rim), without changing their layout."""
+    batch, height, width, dim = rows.shape
+    cell = cell_from_pixel(xy, stride)
+    first = cell.floor()
+    fraction = cell - first
+    weights, indices = [], []
+    for down in (0, 1):
+        for across in (0, 1):
+            x, y = (first[..., 0].long() + across).clamp(0, width - 1), (first[..., 1].long() + down).clamp(0, height - 1)
+            indices.append(y * width + x)
+            weight_x, weight_y = (fraction if one else 1 - fraction for one in (across, down))
+            weights.append(weight_x[..., 0] * weight_y[..., 1])
+    table = rows.reshape(-1, dim)
+    of_item = torch.arange(batch, device=xy.device)[:, None, None] * (height * width)
+    index = (torch.stack(indices, dim=-1) + of_item).reshape(-1, 4)
+    weight = torch.stack(weights, dim=-1).reshape(-1, 4).to(table.dtype)
+    return F.embedding_bag(index, table, mode="sum", per_sample_weights=weight).view(batch, -1, dim)
+
+
 def similarity_pass(
     queries: Annotated[Tensor, "batch points dim"],
     reference: Annotated[Tensor, "batch rows columns dim"],
@@ -196,7 +218,7 @@ def _log_mass(
     exponentials = torch.add(largest.mul_(-temperature), similarity, alpha=temperature, out=similarity).exp_()
     tiny = torch.finfo(similarity.dtype).tiny
     everything = exponentials.sum(1)
-    near_part = exponentials * near
+    near_part = torch.where(near, exponentials, exponentials.new_zeros(()))  # a product with bools is far slower
     on_line = near_part.sum(1)
     usable = on_line > tiny * 1e6
     log_mass = torch.where(usable, (on_line.clamp(min=tiny) / everything).log(), torch.zeros_like(everything))
