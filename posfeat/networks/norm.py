@@ -25,7 +25,8 @@ class BatchNorm2d(nn.BatchNorm2d):
         variance = (square - mean.square()).clamp(min=0)
         with torch.no_grad():
             momentum = self.momentum or 0.1
-            assert self.running_mean is not None and self.running_var is not None
+            assert self.running_mean is not None
+            assert self.running_var is not None
             self.running_mean.lerp_(mean, momentum)
             self.running_var.lerp_(variance * count / (count - 1), momentum)
             if self.num_batches_tracked is not None:
