@@ -150,23 +150,32 @@ def _invert_polynomial(model: str, params: tuple[float, ...], target: Points) ->
     """Newton's method from the distorted point, NaN where it does not arrive or arrives beyond the fold of the lens."""
     if not any(params):
         return target
-    xy = target.clone()
+    xy = target.detach().clone()
     for _ in range(_NEWTON_STEPS):
-        value, jacobian = _polynomial_and_jacobian(model, params, xy)
+        value, slope_x, slope_y = _polynomial_and_slopes(model, params, xy)
         residual = value - target
-        step = torch.linalg.solve_ex(jacobian, residual.unsqueeze(-1))[0].squeeze(-1)
-        xy = xy - step.nan_to_num(0, 0, 0)
+        xy = xy - _solve(slope_x, slope_y, residual).nan_to_num(0, 0, 0)
         if not bool((residual.abs() > _TOLERANCE * 1e-2).any()):
             break
-    value, jacobian = _polynomial_and_jacobian(model, params, xy)
-    arrived = ((value - target).abs() <= _TOLERANCE * (1 + target.abs())).all(dim=-1) & (torch.linalg.det(jacobian) > 0)
+    value, slope_x, slope_y = _polynomial_and_slopes(model, params, xy)
+    determinant = slope_x[..., 0] * slope_y[..., 1] - slope_x[..., 1] * slope_y[..., 0]
+    arrived = ((value - target).abs() <= _TOLERANCE * (1 + target.abs())).all(dim=-1) & (determinant > 0)
     return torch.where(arrived.unsqueeze(-1), xy, torch.nan)
 
 
-def _polynomial_and_jacobian(model: str, params: tuple[float, ...], xy: Points) -> tuple[Points, Tensor]:
-    """Value and exact 2x2 derivative at every point (columns: along x, along y)."""
-    along_x, along_y = torch.zeros_like(xy), torch.zeros_like(xy)
-    along_x[..., 0], along_y[..., 1] = 1, 1
-    value, dx = torch.func.jvp(lambda p: _polynomial(model, params, p), (xy,), (along_x,))[:2]
-    dy = torch.func.jvp(lambda p: _polynomial(model, params, p), (xy,), (along_y,))[1]
-    return value, torch.stack([dx, dy], dim=-1)
+def _polynomial_and_slopes(model: str, params: tuple[float, ...], xy: Points) -> tuple[Points, Points, Points]:
+    """Value at every point, and the exact derivatives of its x and of its y by both coordinates."""
+    with torch.enable_grad():
+        xy = xy.detach().requires_grad_()
+        value = _polynomial(model, params, xy)
+        (slope_x,) = torch.autograd.grad(value[..., 0].sum(), xy, retain_graph=True)
+        (slope_y,) = torch.autograd.grad(value[..., 1].sum(), xy)
+    return value.detach(), slope_x, slope_y
+
+
+def _solve(row_x: Points, row_y: Points, right: Points) -> Points:
+    """Solutions of 2x2 systems with the given rows; not finite where there is none."""
+    determinant = row_x[..., 0] * row_y[..., 1] - row_x[..., 1] * row_y[..., 0]
+    x = row_y[..., 1] * right[..., 0] - row_x[..., 1] * right[..., 1]
+    y = row_x[..., 0] * right[..., 1] - row_y[..., 0] * right[..., 0]
+    return torch.stack([x, y], dim=-1) / determinant.unsqueeze(-1)
