@@ -296,14 +296,14 @@ def _num_consistent(xy0: Array, xy1: Array, limit_px: float) -> int:
     """Matches that the best fundamental matrix explains, whatever the poses."""
     if len(xy0) < 8:
         return 0
-    _, inliers = cv2.findFundamentalMat(xy0, xy1, cv2.USAC_MAGSAC, limit_px, 0.999, 2000)
+    _, inliers = cv2.findFundamentalMat(xy0, xy1, cv2.FM_RANSAC, limit_px, 0.999, 2000)
     return 0 if inliers is None else int(inliers.sum())
 
 
 def _planar_share(xy0: Array, xy1: Array, limit_px: float) -> float:
     if len(xy0) < 8:
         return float("nan")
-    _, inliers = cv2.findHomography(xy0, xy1, cv2.USAC_MAGSAC, limit_px, None, 500, 0.999)
+    _, inliers = cv2.findHomography(xy0, xy1, cv2.RANSAC, limit_px, None, 500, 0.999)
     return 0.0 if inliers is None else float(inliers.mean())
 
 
