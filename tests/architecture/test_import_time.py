@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 
-
 ROOM = 4.0
 
 

@@ -1,0 +1,59 @@
+"""Which weights run where and how: the options that all verbs with a network share."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from posfeat.networks.extraction import ExtractionOptions
+    from posfeat.networks.posfeat import PoSFeat
+
+
+class Device(str, Enum):
+    """Where the network runs."""
+
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+    mps = "mps"
+
+
+class Precision(str, Enum):
+    """The network's number format."""
+
+    auto = "auto"
+    fp32 = "fp32"
+    bf16 = "bf16"
+    fp16 = "fp16"
+
+
+WeightsOption = Annotated[
+    str, typer.Option("--weights", help="'default', a checkpoint, or a folder in the published layout.")
+]
+DeviceOption = Annotated[Device, typer.Option("--device", help="Where to run; auto takes the fastest there is.")]
+PrecisionOption = Annotated[Precision, typer.Option("--precision", help="Number format; auto takes the fastest.")]
+KeypointsOption = Annotated[int, typer.Option("--max-keypoints", min=1, help="The most keypoints for one image.")]
+
+
+def load_model(weights: str, device: Device) -> PoSFeat:
+    """The model on the device that was asked for."""
+    import torch
+
+    from posfeat.networks.checkpoint import load
+    from posfeat.types import OptionsError
+
+    there = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}
+    if device.value in there and not there[device.value]():
+        raise OptionsError(f"there is no {device.value} device here; leave out --device, or give --device cpu")
+    return load(weights, None if device is Device.auto else device.value)
+
+
+def extraction_options(max_keypoints: int, precision: Precision) -> ExtractionOptions:
+    """How images are looked at, from what was asked for on the command line."""
+    from posfeat.networks.extraction import ExtractionOptions
+    from posfeat.networks.keypoint_selection import SelectionOptions
+
+    return ExtractionOptions(selection=SelectionOptions(max_keypoints=max_keypoints), precision=precision.value)
