@@ -59,7 +59,10 @@ def sample_rows(
     weights, indices = [], []
     for down in (0, 1):
         for across in (0, 1):
-            x, y = (first[..., 0].long() + across).clamp(0, width - 1), (first[..., 1].long() + down).clamp(0, height - 1)
+            x, y = (
+                (first[..., 0].long() + across).clamp(0, width - 1),
+                (first[..., 1].long() + down).clamp(0, height - 1),
+            )
             indices.append(y * width + x)
             weight_x, weight_y = (fraction if one else 1 - fraction for one in (across, down))
             weights.append(weight_x[..., 0] * weight_y[..., 1])
@@ -96,7 +99,7 @@ class _UnitRows(torch.autograd.Function):
         return unit
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
         unit, norm = ctx.saved_tensors
         along = torch.linalg.vecdot(grad, unit).unsqueeze(-1)
         return (unit * -along).add_(grad).div_(norm)  # not addcmul: it is slow where one factor is broadcast along rows
@@ -130,7 +133,7 @@ class _SimilarityPass(torch.autograd.Function):
         return window, centre, corner, log_mass
 
     @staticmethod
-    def backward(ctx: Any, grad_window: Tensor | None, _c: Any, _k: Any, grad_log_mass: Tensor | None) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, grad_window: Tensor | None, _c: Any, _k: Any, grad_log_mass: Tensor | None) -> Any:
         queries, reference, index = ctx.saved_tensors
         if grad_log_mass is None or ctx.settings.band_px is None:
             return *_window_gradients(queries, reference, index, grad_window), None, None, None

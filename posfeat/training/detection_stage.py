@@ -65,20 +65,29 @@ def detection_loss(
     learn_descriptors: bool = False,
 ) -> StageLoss:
     """The loss, from score maps and descriptor maps of all images 0 followed by all images 1."""
-    samples, descriptors = [], []
-    for of_view, map_of_view in zip(scores.chunk(2), maps.descriptors.float().chunk(2), strict=True):
-        drawn = [sample_keypoints(one[None], options.cell_px, g) for one, g in zip(of_view, generators, strict=True)]
-        sample = KeypointSample(*(torch.cat(parts) for parts in zip(*drawn, strict=True)))
-        samples.append(sample)
-        descriptors.append(unit_descriptors(map_of_view, sample.keypoints, stride))
+    views = zip(scores.chunk(2), maps.descriptors.float().chunk(2), strict=True)
+    (sample0, descriptors0), (sample1, descriptors1) = (
+        _draw(*view, options.cell_px, generators, stride) for view in views
+    )
     constraint = pose_constraint(batch.intrinsics0, batch.intrinsics1, batch.cam1_from_cam0, batch.has_baseline)
-    result = policy_gradient_loss(*samples, *descriptors, constraint, options.policy, learn_descriptors)
+    result = policy_gradient_loss(
+        sample0, sample1, descriptors0, descriptors1, constraint, options.policy, learn_descriptors
+    )
     metrics = {
         "keypoints": float(result.num_keypoints.mean()),
         "right_matches": float(result.num_right.mean()),
         "wrong_matches": float(result.num_wrong.mean()),
     }
     return StageLoss(result.loss.mean(), metrics)
+
+
+def _draw(
+    scores: Tensor, descriptor_map: Tensor, cell_px: int, generators: list[torch.Generator], stride: int
+) -> tuple[KeypointSample, Tensor]:
+    """Keypoints of one side of the pairs, each pair with its own random numbers, and their descriptors."""
+    drawn = [sample_keypoints(one[None], cell_px, generator) for one, generator in zip(scores, generators, strict=True)]
+    sample = KeypointSample(*(torch.cat(parts) for parts in zip(*drawn, strict=True)))
+    return sample, unit_descriptors(descriptor_map, sample.keypoints, stride)
 
 
 def description_fingerprint(model: PoSFeat) -> str:

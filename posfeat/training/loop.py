@@ -233,7 +233,7 @@ def to_device(batch: PairBatch, device: torch.device) -> PairBatch:
 
 def _map_batch(batch: PairBatch, change: Callable[[Any], Any]) -> PairBatch:
     values = {field.name: vars(batch)[field.name] for field in fields(batch)}
-    tensors = {name: change(value) for name, value in values.items() if isinstance(value, Tensor)}
+    tensors: dict[str, Any] = {name: change(value) for name, value in values.items() if isinstance(value, Tensor)}
     return replace(batch, **tensors)
 
 

@@ -125,7 +125,8 @@ def _fixed(source: PairSource, options: DataOptions, pairs: int, batch_size: int
 
 def _split_photos(options: DataOptions) -> tuple[list[Path], list[Path]]:
     """Photos to train on and photos held out; a photo's name decides, so that adding photos moves none across."""
-    kept, held_out = [], []
+    kept: list[Path] = []
+    held_out: list[Path] = []
     for folder in map(Path, options.photos):
         found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES)
         if not found:

@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from posfeat.benchmarks.metrics import mma_score, share_within
 from posfeat.data.images import denormalise
 from posfeat.geometry.epipolar import fundamental_from_cameras, symmetric_epipolar_distance
 from posfeat.geometry.pixels import pixel_from_cell, sample_map
@@ -31,7 +32,6 @@ from posfeat.types import DescriptionMaps, PairBatch
 
 RGB = npt.NDArray[np.uint8]
 DrawMatches = Callable[[RGB, RGB, npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[np.bool_], str], RGB]
-MMA_THRESHOLDS_PX = torch.arange(1, 11)
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,8 @@ def _judge_dense(
 ) -> tuple[dict[str, float], tuple[Tensor, Tensor, Tensor]]:
     """Nearest neighbours, in the whole map of image 1, of a grid of points of image 0."""
     map0, map1 = (maps.descriptors[item + side * len(batch.image0)].float() for side in (0, 1))
-    xy0 = grid_query_points(*batch.image0.shape[-2:], 16, torch.Generator().manual_seed(item)).to(map0)
+    height, width = batch.image0.shape[-2:]
+    xy0 = grid_query_points(height, width, 16, torch.Generator().manual_seed(item)).to(map0)
     queries = unit_descriptors(map0[None], xy0[None])[0]
     nearest = (queries @ F.normalize(map1, dim=0).flatten(1)).argmax(dim=1)
     columns = map1.shape[-1]
@@ -123,9 +124,8 @@ def _judge_sparse(
     indices, _ = mutual_nearest(views[0].descriptors, views[1].descriptors)
     xy0, xy1 = views[0].xy[indices[:, 0]], views[1].xy[indices[:, 1]]
     if batch.map1_from_map0 is None:
-        fundamental = fundamental_from_cameras(
-            *(t[item].double() for t in (batch.intrinsics0, batch.intrinsics1, batch.cam1_from_cam0))
-        ).to(xy0.device)
+        cameras = (batch.intrinsics0[item].double(), batch.intrinsics1[item].double())
+        fundamental = fundamental_from_cameras(*cameras, batch.cam1_from_cam0[item].double()).to(xy0.device)
         error = torch.maximum(*symmetric_epipolar_distance(fundamental, xy0.double(), xy1.double()))
         row = {f"posed_{limit}px": float((error <= limit).float().mean()) if len(error) else 0.0 for limit in (1, 3)}
         return row | {"posed_matches": float(len(error))}, (xy0, xy1, error <= 3)
@@ -135,12 +135,11 @@ def _judge_sparse(
     if not len(truth) or not len(views[1].xy):
         return {}, (xy0, xy1, error <= 3)
     nearest = torch.cdist(truth, views[1].xy).amin(dim=1)
-    accuracy = (error[:, None].cpu() <= MMA_THRESHOLDS_PX).double().mean(0) if len(error) else torch.zeros(10).double()
-    weights = 2 - 0.1 * MMA_THRESHOLDS_PX.double()
+    accuracy = share_within(error.cpu())
     row = {
         "repeatability": float((nearest <= 3).float().mean()),
         "repeatability_1px": float((nearest <= 1).float().mean()),
-        "mma": float((accuracy * weights).sum() / weights.sum()),
+        "mma": mma_score(accuracy),
         "mma_1px": float(accuracy[0]),
         "matches_3px": float((error <= 3).sum()),
     }
@@ -163,7 +162,7 @@ def score_picture(model: PoSFeat, raw: Annotated[Tensor, "height width"]) -> RGB
 
 
 def _drawn(batch: PairBatch, item: int, matched: tuple[Tensor, Tensor, Tensor], draw: DrawMatches) -> RGB:
-    images = (denormalise(image[item : item + 1])[0] for image in (batch.image0, batch.image1))
+    image0, image1 = (denormalise(image[item : item + 1])[0] for image in (batch.image0, batch.image1))
     xy0, xy1, right = matched
     caption = f"{int(right.sum())} of {len(right)} right"
-    return draw(*images, xy0.cpu().numpy(), xy1.cpu().numpy(), right.cpu().numpy(), caption)
+    return draw(image0, image1, xy0.cpu().numpy(), xy1.cpu().numpy(), right.cpu().numpy(), caption)
