@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from posfeat.data.images import RGB, as_rgb, as_rgb_tensor, read_image, read_mask
 from posfeat.geometry.pixels import sample_map
+from posfeat.networks.descriptor_sampling import sample_descriptors
 from posfeat.networks.inference import FastNetworks, Precision
 from posfeat.networks.keypoint_selection import Peaks, SelectionOptions, best_peaks, find_peaks, refine_positions
 from posfeat.networks.tiling import Tile, tiles
@@ -95,15 +95,6 @@ def describe_image(
         descriptors.append(sample_descriptors(maps.descriptors, xy, networks.descriptor_stride))
     back = torch.argsort(torch.cat(order))
     return Features(keypoints.cpu(), torch.cat(scores)[back].cpu(), torch.cat(descriptors)[back].cpu(), (width, height))
-
-
-def sample_descriptors(
-    descriptors: Annotated[Tensor, "1 dim map_height map_width"],
-    xy: Annotated[Tensor, "num_keypoints 2"],
-    stride: int,
-) -> Annotated[Tensor, "num_keypoints dim"]:
-    """Unit descriptors at pixel positions: bilinear between cells, then normalised."""
-    return F.normalize(sample_map(descriptors.float(), xy[None], stride)[0].T, dim=-1)
 
 
 def _pixels(image: Any) -> RGB:

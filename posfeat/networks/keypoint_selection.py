@@ -66,21 +66,32 @@ def find_peaks(
     mask: Annotated[Tensor, "height width"] | None = None,
 ) -> Peaks:
     """All pixels above the threshold that no pixel of their window beats, in [left, right) x [top, bottom) of the map."""
-    wanted = score_map == window_maximum(score_map, options.nms_size)
+    height, width = score_map.shape
+    radius = options.nms_size // 2
+    # a frame of False around the map, so that looking at neighbours by their distance in memory never wraps around
+    framed = score_map.new_zeros((height + 2 * radius, width + 2 * radius), dtype=torch.bool)
+    wanted = framed[radius : radius + height, radius : radius + width]
+    torch.eq(score_map, window_maximum(score_map, options.nms_size), out=wanted)
     wanted &= score_map > options.threshold
     if mask is not None:
         wanted &= mask
-    wanted = _without_later_ties(wanted, options.nms_size // 2)
+    index = _first_of_ties(framed, radius)
+    row_length = width + 2 * radius
+    y = torch.div(index, row_length, rounding_mode="floor")
+    x = index - y * row_length - radius
+    y = y - radius
     left, top, right, bottom = region
-    inner = wanted[top : max(top, bottom), left : max(left, right)]
-    index = inner.reshape(-1).nonzero().squeeze(1)
-    row = torch.div(index, max(inner.shape[1], 1), rounding_mode="floor")
-    x, y = index - row * inner.shape[1] + left, row + top
+    inner = (x >= left) & (x < right) & (y >= top) & (y < bottom)
+    x, y = x[inner], y[inner]
     return Peaks(x, y, score_map[y, x])
 
 
 def best_peaks(peaks: Peaks, count: int) -> Peaks:
     """The ``count`` peaks with the highest scores, best first; equal scores stay in reading order."""
+    if len(peaks.scores) > count:  # sorting all would take longer than all the rest
+        lowest = torch.topk(peaks.scores, count, sorted=False).values.min()
+        good = peaks.scores >= lowest
+        peaks = Peaks(*(column[good] for column in peaks))
     order = torch.sort(peaks.scores, descending=True, stable=True).indices[:count]
     return Peaks(*(column[order] for column in peaks))
 
@@ -108,21 +119,20 @@ def _running_maximum(values: Tensor, size: int, dim: int) -> Tensor:
     return values
 
 
-def _without_later_ties(wanted: Annotated[Tensor, "height width"], radius: int) -> Annotated[Tensor, "height width"]:
-    """Drop each maximum that has another one (of equal score, therefore) before it in reading order in its window."""
-    height, width = wanted.shape
-    padded = F.pad(wanted, (radius, radius, radius, 0))
-    index = padded.reshape(-1).nonzero().squeeze(1)
-    flat, row = padded.reshape(-1), width + 2 * radius
-    earlier = [dy * row + dx for dy in range(-radius, 1) for dx in range(-radius, radius + 1) if (dy, dx) < (0, 0)]
+def _first_of_ties(
+    framed: Annotated[Tensor, "framed_height framed_width"], radius: int
+) -> Annotated[Tensor, "num_peaks"]:
+    """Flat positions of the maxima without those that have another one before them in reading order in their window.
+
+    Two maxima in one window have the same score, or one of them would be none.
+    """
+    flat, row = framed.reshape(-1), framed.shape[1]
+    index = flat.nonzero().squeeze(1)
     tied = torch.zeros_like(index, dtype=torch.bool)
-    for offset in earlier:
-        tied |= flat[index + offset]
-    if not bool(tied.any()):
-        return wanted
-    kept = flat.clone()
-    kept[index[tied]] = False
-    return kept.view(height + radius, row)[radius:, radius : radius + width]
+    for dy in range(-radius, 1):
+        for dx in range(-radius, radius + 1 if dy else 0):
+            tied |= flat[index + (dy * row + dx)]
+    return index[~tied]
 
 
 def refine_positions(
