@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from posfeat.benchmarks.hpatches import HomographySequence
-from posfeat.benchmarks.metrics import MMA_THRESHOLDS_PX, mma_score, recall_auc, share_within, transfer_errors
+from posfeat.benchmarks.metrics import mma_score, recall_auc, share_within, transfer_errors
 from posfeat.geometry.homography import corner_error
 from posfeat.types import Features, Matches
 
@@ -24,6 +25,15 @@ Progress = Callable[[int, int], None]
 
 CORNER_THRESHOLDS_PX = (1.0, 3.0, 5.0)
 CORRECT_PX = 3  # what "correct matches" means in counts
+
+
+@dataclass(frozen=True)
+class JudgedMatches:
+    """Matched positions of a pair and their errors in image 1."""
+
+    xy0: Annotated[Tensor, "matches 2"]
+    xy1: Annotated[Tensor, "matches 2"]
+    errors_px: Annotated[Tensor, "matches"]
 
 
 @dataclass(frozen=True)
@@ -81,23 +91,27 @@ def score_sequence(
     features0 = features_of(sequence.reference)
     for target, homography in zip(sequence.targets, sequence.homographies, strict=True):
         features1 = features_of(target)
-        matches = matcher(features0, features1)
-        xy0, xy1 = (
-            features.keypoints[matches.indices[:, side]] for side, features in enumerate((features0, features1))
-        )
         true = torch.from_numpy(homography)
-        errors = transfer_errors(true, xy0, xy1)
+        matched = judge_matches(features0, features1, matcher, true)
+        corner = None if estimate is None else _corner_error(matched, estimate, true, features0.image_size)
         yield PairScore(
             sequence=sequence.name,
             change=sequence.change,
             target=target.name,
             keypoints0=len(features0),
             keypoints1=len(features1),
-            matches=len(matches),
-            correct=int((errors <= CORRECT_PX).sum()),
-            accuracy=tuple(share_within(errors).tolist()),
-            corner_error_px=None if estimate is None else _corner_error(estimate(xy0, xy1), true, features0.image_size),
+            matches=len(matched.xy0),
+            correct=int((matched.errors_px <= CORRECT_PX).sum()),
+            accuracy=tuple(share_within(matched.errors_px).tolist()),
+            corner_error_px=corner,
         )
+
+
+def judge_matches(features0: Features, features1: Features, matcher: Matcher, homography: Tensor) -> JudgedMatches:
+    """Match two images and measure how far from the truth each match is."""
+    indices = matcher(features0, features1).indices
+    xy0, xy1 = features0.keypoints[indices[:, 0]], features1.keypoints[indices[:, 1]]
+    return JudgedMatches(xy0, xy1, transfer_errors(homography, xy0, xy1))
 
 
 def summarise(scores: Sequence[PairScore]) -> list[SplitScore]:
@@ -131,13 +145,9 @@ def _mean_keypoints(scores: Sequence[PairScore]) -> float:
     return sum(counts.values()) / len(counts)
 
 
-def _corner_error(estimated: Tensor | None, true: Tensor, size: tuple[int, int]) -> float:
+def _corner_error(matched: JudgedMatches, estimate: HomographyEstimator, true: Tensor, size: tuple[int, int]) -> float:
+    estimated = estimate(matched.xy0, matched.xy1)
     if estimated is None:
         return float("inf")
     error = corner_error(estimated.double(), true, height=size[1], width=size[0])
     return float(error) if error.isfinite() else float("inf")
-
-
-def mma_at(score: SplitScore, threshold_px: int) -> float:
-    """MMA at a whole number of pixels from 1 to 10."""
-    return score.mma[MMA_THRESHOLDS_PX.index(threshold_px)]

@@ -8,15 +8,14 @@ top-left pixel at (0, 0), as D2-Net's evaluation and everybody since has read th
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 
 import numpy as np
 
+from posfeat.benchmarks.published import read_table
 from posfeat.types import Array, DataError
 
 OXFORD_CHANGES = {
@@ -48,6 +47,7 @@ class HomographySequence:
     reference: Path
     targets: tuple[Path, ...]
     homographies: tuple[Array, ...]
+    homography_files: tuple[Path, ...]
 
     @property
     def images(self) -> tuple[Path, ...]:
@@ -57,8 +57,7 @@ class HomographySequence:
 
 def hpatches_names() -> tuple[frozenset[str], frozenset[str]]:
     """The 108 sequences that the paper evaluates, and the eight of the release that are left out for their size."""
-    table = resources.files("posfeat.benchmarks").joinpath("data/hpatches_sequences.csv").read_text()
-    rows = list(csv.DictReader(table.splitlines()))
+    rows = read_table("hpatches_sequences")
     excluded = frozenset(row["sequence"] for row in rows if row["excluded"] == "yes")
     return frozenset(row["sequence"] for row in rows) - excluded, excluded
 
@@ -81,6 +80,7 @@ def read_sequence(folder: Path) -> HomographySequence:
         reference=_find_image(folder, image.format(1)),
         targets=tuple(_find_image(folder, image.format(index)) for index in sorted(maps)),
         homographies=tuple(_read_homography(maps[index]) for index in sorted(maps)),
+        homography_files=tuple(maps[index] for index in sorted(maps)),
     )
 
 

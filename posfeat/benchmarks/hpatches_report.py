@@ -1,0 +1,107 @@
+"""The page of a run on homography sequences: Table 1, Fig. 5 beside the published curves, and matches to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from posfeat.benchmarks.hpatches import HomographySequence, hpatches_names
+from posfeat.benchmarks.hpatches_results import Example, HomographyResults, MethodResult
+from posfeat.benchmarks.plots import Curve, matches_by_error, mma_curves
+from posfeat.benchmarks.published import SPLITS, TABLE1_DIFFERS, published_methods
+from posfeat.benchmarks.report import Picture, Section, Table, write_report
+from posfeat.data.images import read_image
+
+_PROTOCOL = (
+    "Mutual nearest neighbours on images as they are, without cropping or resizing. MMA is the mean over pairs of the "
+    "share of matches within t px in the second image; a pair without matches scores 0. MMAscore is the paper's equation 12."
+)
+
+
+def write_homography_report(
+    folder: Path, results: HomographyResults, sequences: Sequence[HomographySequence], examples: Sequence[Example]
+) -> None:
+    """Write results.json and report.html."""
+    title = f"Matching accuracy on {len(sequences)} image sequences"
+    names = {sequence.name for sequence in sequences}
+    sections = [_summary(results), _curves(results.methods, whole=names == hpatches_names()[0])]
+    if names == hpatches_names()[0]:
+        sections.append(_table1(results.methods))
+    sections += [_by_sequence(results.methods), _examples(examples)]
+    write_report(folder, title, results, results.provenance, sections)
+
+
+def _summary(results: HomographyResults) -> Section:
+    header = ["method", "split", "pairs", "MMAscore", "MMA@1", "MMA@3", "MMA@5", "keypoints", "matches", "within 3 px"]
+    with_homographies = any(result.splits[0].homography_auc for result in results.methods)
+    header += ["homography AUC@1", "@3", "@5 px"] if with_homographies else []
+    rows: list[list[str]] = []
+    rules: list[int] = []
+    for result in results.methods:
+        rules.append(len(rows))
+        for split in result.splits:
+            shares = [split.mma_score, split.mma[0], split.mma[2], split.mma[4]]
+            counts = [split.keypoints, split.matches, split.correct]
+            row = [result.method if split.split == "overall" else "", split.split, str(split.pairs)]
+            row += [f"{share:.3f}" for share in shares] + [f"{count:.0f}" for count in counts]
+            rows.append(row + [f"{area:.3f}" for area in split.homography_auc or ()])
+    skipped = " ".join(f"Left out: {name}, as {why}." for name, why in results.skipped.items())
+    return Section("Accuracy", f"{_PROTOCOL} {skipped}".strip(), [Table(header, rows, rules)])
+
+
+def _curves(methods: Sequence[MethodResult], whole: bool) -> Section:
+    splits = [split.split for split in methods[0].splits] if methods else []
+    published = published_methods() if whole else []
+    panels: dict[str, list[Curve]] = {}
+    for index, split in enumerate(splits):
+        grey = [Curve(f"{method.name} (published)", method.mma[split], True) for method in published]
+        panels[split] = grey + [Curve(result.method, result.splits[index].mma) for result in methods]
+    text = (
+        "Grey: the twelve curves that the paper's authors published, by the same protocol on the same 108 sequences."
+        if whole
+        else "The published curves are not drawn, as they belong to the 108 sequences of HPatches."
+    )
+    return Section("Curves", text, pictures=[Picture("svg", mma_curves(panels))] if panels else [])
+
+
+def _table1(methods: Sequence[MethodResult]) -> Section:
+    rows = [
+        [f"{method.name} (paper)", *(f"{method.table1[split]:.3f}" for split in SPLITS)]
+        for method in published_methods()
+    ]
+    first = len(rows)
+    rows += [[result.method, *(f"{split.mma_score:.3f}" for split in result.splits)] for result in methods]
+    notes = "; ".join(
+        f"{name} {split}: printed {printed:.3f}, the published curve gives {computed:.3f}"
+        for (name, split), (printed, computed) in TABLE1_DIFFERS.items()
+    )
+    text = f"MMAscore as printed in the paper, and of this run. Printed entries that differ from their curves: {notes}."
+    return Section("Table 1", text, [Table(["method", *SPLITS], rows, [first])])
+
+
+def _by_sequence(methods: Sequence[MethodResult]) -> Section:
+    scores: dict[tuple[str, str], dict[str, float]] = {}
+    for result in methods:
+        for name, change, score in result.sequence_scores():
+            scores.setdefault((name, change), {})[result.method] = score
+    header = ["sequence", "change", *(result.method for result in methods)]
+    rows = [
+        [name, change, *(f"{of_method[result.method]:.3f}" for result in methods)]
+        for (name, change), of_method in scores.items()
+    ]
+    return Section("MMAscore of each sequence", tables=[Table(header, rows)])
+
+
+def _examples(examples: Sequence[Example]) -> Section:
+    pictures = []
+    for example in sorted(examples, key=lambda example: example.sequence.change):
+        sequence, matches = example.sequence, example.matches
+        image0, image1 = read_image(sequence.reference), read_image(sequence.targets[example.target])
+        right = int((matches.errors_px <= 3).sum())
+        caption = f"{example.method}, {sequence.name} 1-{example.target + 2}: {right} of {len(matches.xy0)} matches within 3 px"
+        data = matches_by_error(image0, image1, matches.xy0, matches.xy1, matches.errors_px)
+        pictures.append(Picture("jpg", data, caption))
+    text = (
+        "One pair of the first sequence of each kind of change. Green: within 3 px; yellow: within 10 px; red: beyond."
+    )
+    return Section("Matches coloured by their error", text, pictures=pictures)

@@ -1,0 +1,113 @@
+"""From what a person writes after --methods to features: ours, a checkpoint, a peer, or a file that somebody exported.
+
+    default            the weights that are shipped            checkpoint.safetensors   other weights of ours
+    rootsift disk ...  the peers of baselines.py               sift+default             our descriptors at SIFT's keypoints
+    folder/            .npz files in D2-Net's layout
+
+``@2048`` behind any of them but files asks for that many keypoints instead of the run's number.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from posfeat.benchmarks.baselines import PEERS, RGB, Method, RootSift, peer
+from posfeat.benchmarks.feature_sources import CachedMethod, FeatureSource, NpzFolder
+from posfeat.networks.checkpoint import load
+from posfeat.networks.extraction import ExtractionOptions
+from posfeat.networks.inference import choose_dtype
+from posfeat.networks.posfeat import PoSFeat
+from posfeat.types import Features, OptionsError
+
+_CODE_THAT_EXTRACTS = ("networks", "geometry", "data/images.py", "data/image_header.py")
+_SIFT_KEYPOINTS = "sift+"
+
+
+@dataclass(frozen=True)
+class MethodSetting:
+    """What all methods of a run are given."""
+
+    root: Path  # of the data set, which names in feature files are relative to
+    max_keypoints: int
+    extraction: ExtractionOptions
+    cache: Path | None = None
+    device: str | None = None
+
+
+def open_method(text: str, setting: MethodSetting) -> FeatureSource:
+    """The features that ``text`` asks for; MissingExtraError where something must be installed first."""
+    spec, _, number = text.partition("@")
+    if number and not number.isdecimal():
+        raise OptionsError(f"method {text!r}: what follows @ is a number of keypoints")
+    path = Path(spec)
+    if path.is_dir() and any(path.rglob("*.npz")):
+        return NpzFolder(path, setting.root)
+    max_keypoints = int(number) if number else setting.max_keypoints
+    source = CachedMethod(_method(spec, setting), max_keypoints, setting.cache)
+    source.name = f"{source.name}@{number}" if number else source.name
+    return source
+
+
+def _method(spec: str, setting: MethodSetting) -> Method:
+    if spec in PEERS:
+        return peer(spec)
+    weights = spec.removeprefix(_SIFT_KEYPOINTS)
+    if weights != "default" and not Path(weights).exists():
+        raise OptionsError(
+            f"method {spec!r} is neither a file nor one of default, {', '.join(PEERS)}, {_SIFT_KEYPOINTS}default"
+        )
+    name = weights if weights == "default" else Path(weights).stem
+    ours = Ours(name, load(weights, setting.device), setting.extraction)
+    return OursAtSiftKeypoints(ours) if spec.startswith(_SIFT_KEYPOINTS) else ours
+
+
+class Ours:
+    """A model of this project."""
+
+    def __init__(self, name: str, model: PoSFeat, extraction: ExtractionOptions) -> None:
+        self.name = name
+        self.model, self.extraction = model, extraction
+        dtype = choose_dtype(extraction.precision, model.device)
+        digests = f"weights {_digest_of_weights(model)} code {_digest_of_code()}"
+        self.fingerprint = f"posfeat {digests} {model.device.type} {dtype} {extraction}"
+
+    def extract(self, image: RGB, max_keypoints: int) -> Features:
+        return self.model.extract(image, max_keypoints, options=self.extraction)
+
+
+class OursAtSiftKeypoints:
+    """Our descriptors at the keypoints of OpenCV's SIFT: what the description network is worth without our detector."""
+
+    def __init__(self, ours: Ours) -> None:
+        self._ours, self._sift = ours, RootSift()
+        self.name = f"{_SIFT_KEYPOINTS}{ours.name}"
+        self.fingerprint = f"{self._sift.fingerprint} keypoints, {ours.fingerprint}"
+
+    def extract(self, image: RGB, max_keypoints: int) -> Features:
+        found = self._sift.extract(image, max_keypoints)
+        described = self._ours.model.describe(image, found.keypoints, options=self._ours.extraction)
+        return dataclasses.replace(described, scores=found.scores)
+
+
+def _digest_of_weights(model: PoSFeat) -> str:
+    digest = hashlib.sha256(repr(model.options).encode())
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _digest_of_code() -> str:
+    """Of every file that has a say in extraction, so that the cache forgets what older code found."""
+    package = Path(__file__).parents[1]
+    paths = (package / part for part in _CODE_THAT_EXTRACTS)
+    files = sorted(file for path in paths for file in (path.rglob("*.py") if path.is_dir() else [path]))
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]

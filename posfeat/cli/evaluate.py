@@ -1,0 +1,100 @@
+"""posfeat evaluate: the benchmarks, one command each, with a report that says where every number came from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from posfeat.cli.progress import progress_bar
+
+if TYPE_CHECKING:
+    from posfeat.benchmarks.hpatches_results import HomographyResults
+
+app = typer.Typer(help="Measure features on the paper's benchmarks, beside other people's features.")
+
+MethodsOption = Annotated[
+    list[str],
+    typer.Option(
+        "--methods",
+        metavar="METHOD...",
+        help="What to measure: default, a checkpoint, rootsift, orb, akaze, disk, xfeat, aliked, sift+default, "
+        "feature files; name@2048 sets the number of keypoints of one.",
+    ),
+]
+OutputOption = Annotated[Path, typer.Option("-o", "--output", help="Folder for results.json and report.html.")]
+CacheOption = Annotated[Path | None, typer.Option("--cache", help="Folder where extracted features are kept.")]
+KeypointsOption = Annotated[int, typer.Option("--keypoints", min=1, help="The most keypoints for one image.")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", help="An option of our extraction, such as selection.nms_size=3.")
+]
+
+_CACHE = Path("runs/cache/features")
+
+
+@app.callback(invoke_without_command=True)
+def _evaluate(
+    context: typer.Context,
+    check: Annotated[Path | None, typer.Option("--check", help="Say whether this data set lies as it must.")] = None,
+) -> None:
+    if check is not None:
+        _check(check)
+    elif context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+@app.command("hpatches")
+def hpatches(
+    root: Annotated[Path, typer.Argument(help="Folder of HPatches' or of the Oxford affine sequences.")],
+    more: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
+    methods: MethodsOption = ["default"],  # noqa: B006
+    keypoints: KeypointsOption = 8192,
+    output: OutputOption = Path("runs/evaluate/hpatches"),
+    cache: CacheOption = _CACHE,
+    overrides: SetOption = None,
+) -> None:
+    """Matching accuracy on image sequences joined by homographies (the paper's Fig. 5 and Table 1)."""
+    from posfeat.benchmarks.hpatches_run import run_hpatches
+
+    results = run_hpatches(
+        root=root,
+        methods=[*methods, *(more or [])],
+        max_keypoints=keypoints,
+        output=output,
+        cache=cache,
+        overrides=overrides or [],
+        progress=progress_bar,
+    )
+    _print_table(results)
+    print(f"report: {output / 'report.html'}")
+
+
+def _check(root: Path) -> None:
+    from posfeat.benchmarks.hpatches import check_layout
+
+    found, problems = check_layout(root)
+    for line in found:
+        print(f"found: {line}")
+    for line in problems:
+        print(f"problem: {line}")
+    if problems:
+        raise typer.Exit(2)
+    print("nothing is wrong")
+
+
+def _print_table(results: HomographyResults) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("method", "split", "MMAscore", "MMA@1", "MMA@3", "MMA@5", "keypoints", "matches", "within 3 px")
+    for result in results.methods:
+        for split in result.splits:
+            numbers = [split.mma_score, split.mma[0], split.mma[2], split.mma[4]]
+            counts = [split.keypoints, split.matches, split.correct]
+            first = result.method if split.split == "overall" else ""
+            table.add_row(first, split.split, *(f"{n:.3f}" for n in numbers), *(f"{n:.0f}" for n in counts))
+        table.add_section()
+    Console(width=110).print(table)
+    for name, why in results.skipped.items():
+        print(f"skipped {name}: {why}")
