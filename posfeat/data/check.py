@@ -250,7 +250,7 @@ def judge_pair(pair: Pair, xy0: Array, xy1: Array, options: CheckOptions) -> Pai
     order = np.argsort(~agreeing, kind="stable")
     return PairCheck(
         pair=pair,
-        verdict=_verdict(len(xy0), int(agreeing.sum()), consistent, options),
+        verdict=_verdict(errors[agreeing], len(xy0), consistent, limit_px, options),
         num_matches=len(xy0),
         num_agreeing=int(agreeing.sum()),
         num_consistent=consistent,
@@ -265,9 +265,14 @@ def judge_pair(pair: Pair, xy0: Array, xy1: Array, options: CheckOptions) -> Pai
     )
 
 
-def _verdict(num_matches: int, num_agreeing: int, num_consistent: int, options: CheckOptions) -> Verdict:
+def _verdict(
+    agreeing_errors: Array, num_matches: int, num_consistent: int, limit_px: float, options: CheckOptions
+) -> Verdict:
+    num_agreeing = len(agreeing_errors)
+    # beside repetitive content many matches follow another geometry, but those that agree then do so closely
+    closely = _median(agreeing_errors) < limit_px / 4
     enough = num_agreeing >= options.min_matches and num_agreeing >= options.min_agreeing_share * num_matches
-    if enough and num_agreeing >= num_consistent / 2:
+    if enough and (closely or num_agreeing >= num_consistent / 2):
         return "confirmed"
     if num_consistent >= options.min_contradicting and num_consistent >= options.min_agreeing_share * num_matches:
         return "refuted"

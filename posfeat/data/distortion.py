@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from posfeat.geometry.distortion import NUM_DISTORTION_PARAMS, distort_points, undistort_points
@@ -118,6 +119,15 @@ def undistortion_map(camera: Camera, target: Camera) -> Array32:
     """For every pixel of the pinhole photo ``target``, the position (x, y) in the distorted photo: (H, W, 2)."""
     key = (camera.width, camera.height, tuple(camera.matrix.ravel()), camera.model, camera.distortion)
     return _undistortion_map(*key, target.width, target.height, tuple(target.matrix.ravel()))
+
+
+def undistort_image(rgb: npt.NDArray[np.uint8], camera: Camera, target: Camera | None = None) -> npt.NDArray[np.uint8]:
+    """The pinhole photo of a distorted one; by default that of ``undistorted_camera(camera)``. Blank pixels are black."""
+    import cv2
+
+    straight = undistortion_map(camera, target or undistorted_camera(camera))
+    remapped = cv2.remap(rgb, straight[..., 0], straight[..., 1], cv2.INTER_LINEAR)
+    return np.asarray(remapped, dtype=np.uint8)
 
 
 @lru_cache(maxsize=8)
