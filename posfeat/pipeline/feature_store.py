@@ -1,0 +1,348 @@
+"""Features and matches on disk, in the HDF5 layout that hloc reads and writes; the only file that knows HDF5.
+
+Features: a group for each image, named by its path below the image folder, with ``keypoints`` (N, 2), ``descriptors``
+(D, N: transposed), ``scores`` (N) and ``image_size`` (width, height). Keypoints are float32 always: 16 bits would move
+them by up to two pixels in a large image. Matches: a group ``a.jpg/b.jpg`` ('/' within a name written '-') with
+``matches0`` (N0), for each keypoint of image 0 its partner in image 1 or -1, and ``matching_scores0``.
+
+One process writes, and what ``write`` has returned from survives the end of that process at any moment (see
+journaled_file). A store remembers the settings it was made with, and refuses to go on with others.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from types import TracebackType
+from typing import Any, Literal, TypeVar
+
+import h5py
+import numpy as np
+import torch
+from torch import Tensor
+
+from posfeat.pipeline.journaled_file import JournaledFile, needs_recovery
+from posfeat.types import Features, Matches, StoreError
+
+Mode = Literal["r", "a"]
+DescriptorFormat = Literal["float32", "float16"]
+DETECTION_NOISE_PX = 1.0  # hloc's own default for the attribute that it reads
+
+
+class _Store:
+    """An HDF5 file of one kind; open it with ``with``, or close it."""
+
+    kind: str
+    marker: str  # the dataset that makes a group an entry
+
+    def __init__(
+        self, path: str | os.PathLike[str], mode: Mode = "r", settings: Mapping[str, Any] | None = None
+    ) -> None:
+        self.path = Path(path)
+        self._journaled: JournaledFile | None = None
+        if mode == "a" and not self.path.exists():
+            _create(self.path, self.kind, settings or {})
+        if not self.path.is_file():
+            raise StoreError(f"there is no {self.kind} file {self.path}; check the name")
+        try:
+            if mode == "a" or needs_recovery(self.path):
+                self._journaled = JournaledFile(self.path)
+            self._file = h5py.File(self._journaled or self.path, "r+" if mode == "a" else "r")
+        except OSError as error:
+            self._close_journaled()
+            raise _not_open(self.path, error) from None
+        if mode == "a" and settings is not None:
+            self._check_settings(settings)
+
+    def __enter__(self: _S) -> _S:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the file. Everything that was written is committed by now; what HDF5 adds here is not needed."""
+        if self._file:
+            self._file.close()
+        self._close_journaled()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the store was made with; empty for files of other tools."""
+        return dict(json.loads(self._file.attrs.get("settings", "{}")))
+
+    def entries(self) -> list[str]:
+        """The names of all groups that hold an entry."""
+        return list(_entries(self._file, self.marker))
+
+    def __len__(self) -> int:
+        return len(self.entries())
+
+    def _has(self, group: str) -> bool:
+        return f"{group}/{self.marker}" in self._file
+
+    def _group(self, group: str, what: str) -> h5py.Group:
+        if not self._has(group):
+            raise StoreError(f"{self.path} holds nothing for {what}; run that step for it first")
+        return self._file[group]
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """What happens inside is kept as a whole, or not at all and the store is closed."""
+        if self._journaled is None:
+            raise StoreError(f"{self.path} is open for reading only")
+        try:
+            yield
+            self._file.flush()
+            self._journaled.commit()
+        except BaseException as error:
+            with suppress(OSError, RuntimeError):  # HDF5 cannot put down what it could not write
+                self._file.close()
+            self._close_journaled()
+            if isinstance(error, OSError):
+                raise StoreError(f"cannot write to {self.path}: {error.strerror or error}; is the disk full?") from None
+            raise
+
+    def _new_group(self, name: str) -> h5py.Group:
+        if name in self._file:
+            del self._file[name]
+        return self._file.create_group(name)
+
+    def _check_settings(self, settings: Mapping[str, Any]) -> None:
+        known = self.settings
+        for key in settings:
+            if key in known and known[key] != json.loads(json.dumps(settings[key])):
+                self.close()
+                raise StoreError(
+                    f"{self.path} was made with {key}={known[key]!r}, not {settings[key]!r}; "
+                    "use the same settings, or another output file"
+                )
+
+    def _close_journaled(self) -> None:
+        if self._journaled:
+            self._journaled.close()
+            self._journaled = None
+
+
+_S = TypeVar("_S", bound=_Store)
+
+
+class FeatureStore(_Store):
+    """Features by image name."""
+
+    kind = "feature"
+    marker = "keypoints"
+
+    def __contains__(self, name: str) -> bool:
+        return self._has(_checked_name(name))
+
+    def names(self) -> list[str]:
+        """All images in the store, in alphabetical order."""
+        return sorted(self.entries())
+
+    def write(self, name: str, features: Features, descriptor_format: DescriptorFormat = "float32") -> None:
+        """Add an image, or replace it, for good."""
+        self.write_all([(name, features)], descriptor_format)
+
+    def write_all(self, items: Sequence[tuple[str, Features]], descriptor_format: DescriptorFormat = "float32") -> None:
+        """Add several images in one go: all of them or, if the process dies meanwhile, none."""
+        with self._transaction():
+            for name, features in items:
+                group = self._new_group(_checked_name(name))
+                keypoints = group.create_dataset("keypoints", data=_numpy(features.keypoints, "float32"))
+                keypoints.attrs["uncertainty"] = DETECTION_NOISE_PX
+                group.create_dataset(
+                    "descriptors", data=np.ascontiguousarray(_numpy(features.descriptors, descriptor_format).T)
+                )
+                group.create_dataset("scores", data=_numpy(features.scores, "float32"))
+                group.create_dataset("image_size", data=np.array(features.image_size, dtype=np.int64))
+
+    def read(self, name: str) -> Features:
+        """The features of an image, in float32."""
+        group = self._group(_checked_name(name), f"image {name}")
+        keypoints = _tensor(group["keypoints"])
+        scores = next((_tensor(group[key]) for key in ("scores", "keypoint_scores") if key in group), None)
+        if "descriptors" not in group or "image_size" not in group:
+            raise StoreError(
+                f"{self.path} holds keypoints of {name} without descriptors or image size; extract it again"
+            )
+        width, height = (int(value) for value in group["image_size"][()])
+        descriptors = _tensor(group["descriptors"]).T.contiguous()
+        return Features(
+            keypoints, torch.ones(len(keypoints)) if scores is None else scores, descriptors, (width, height)
+        )
+
+    def verify(self, progress: Callable[[int, int], None] | None = None) -> list[str]:
+        """Read everything; a line for each image that is not as it should be."""
+        return _verify(self.names(), self._problem, progress)
+
+    def _problem(self, name: str) -> str | None:
+        features = self.read(name)
+        width, height = features.image_size
+        count = len(features)
+        if (
+            features.keypoints.shape != (count, 2)
+            or features.scores.shape != (count,)
+            or len(features.descriptors) != count
+        ):
+            return "keypoints, scores and descriptors differ in number"
+        if self._file[name]["keypoints"].dtype != np.float32:
+            return f"keypoints are {self._file[name]['keypoints'].dtype}, too coarse for pixel positions"
+        if not all(bool(torch.isfinite(t).all()) for t in (features.keypoints, features.scores, features.descriptors)):
+            return "some values are not finite"
+        outside = (features.keypoints < -0.5) | (features.keypoints > torch.tensor([width - 0.5, height - 0.5]))
+        if bool(outside.any()):
+            return f"keypoints lie outside the image of {width}x{height} pixels"
+        if bool(((features.descriptors.norm(dim=1) - 1).abs() > 0.01).any()):
+            return "descriptors are not of unit length"
+        return None
+
+
+class MatchStore(_Store):
+    """Matches by pair of image names."""
+
+    kind = "match"
+    marker = "matches0"
+
+    def __contains__(self, pair: tuple[str, str]) -> bool:
+        return self._has(_pair_group(*pair))
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """All pairs in the store; for files of other tools the names as they stand there, with '-' for '/'."""
+        found = []
+        for group in self.entries():
+            attributes = self._file[group].attrs
+            name0, _, name1 = group.rpartition("/")
+            found.append((str(attributes.get("name0", name0)), str(attributes.get("name1", name1))))
+        return sorted(found)
+
+    def write(self, name0: str, name1: str, matches: Matches, num_keypoints0: int) -> None:
+        """Add a pair, or replace it, for good."""
+        self.write_all([(name0, name1, matches, num_keypoints0)])
+
+    def write_all(self, items: Sequence[tuple[str, str, Matches, int]]) -> None:
+        """Add several pairs in one go: all of them or, if the process dies meanwhile, none."""
+        with self._transaction():
+            for name0, name1, matches, num_keypoints0 in items:
+                partner = np.full(num_keypoints0, -1, dtype=np.int32)
+                scores = np.zeros(num_keypoints0, dtype=np.float16)
+                index0 = _numpy(matches.indices[:, 0], "int64")
+                partner[index0] = _numpy(matches.indices[:, 1], "int32")
+                scores[index0] = _numpy(matches.scores, "float16")
+                group = self._new_group(_pair_group(name0, name1))
+                group.attrs["name0"], group.attrs["name1"] = name0, name1
+                for key, values in (("matches0", partner), ("matching_scores0", scores)):
+                    # mostly -1 and 0: a fraction of the size, at no cost worth measuring
+                    packing = {"compression": "gzip", "compression_opts": 1, "shuffle": True} if len(values) else {}
+                    group.create_dataset(key, data=values, **packing)
+
+    def read(self, name0: str, name1: str) -> Matches:
+        """The matches of a pair, in whichever order the store has it."""
+        turned = (name0, name1) not in self and (name1, name0) in self
+        group = self._group(_pair_group(*((name1, name0) if turned else (name0, name1))), f"the pair {name0} {name1}")
+        partner = group["matches0"][()].astype(np.int64)
+        if (partner < -1).any():
+            raise StoreError(
+                f"{self.path} holds indices of {name0} {name1} that overflowed 16 bits; match that pair again"
+            )
+        index0 = np.flatnonzero(partner >= 0)
+        scores = group["matching_scores0"][()][index0] if "matching_scores0" in group else np.ones(len(index0))
+        columns = (partner[index0], index0) if turned else (index0, partner[index0])
+        order = np.argsort(-scores.astype(np.float32), kind="stable")
+        indices = torch.from_numpy(np.stack(columns, axis=1)[order])
+        return Matches(indices, torch.from_numpy(scores[order].astype(np.float32)))
+
+    def verify(self, progress: Callable[[int, int], None] | None = None) -> list[str]:
+        """Read everything; a line for each pair that is not as it should be."""
+        return _verify(self.pairs(), self._problem, progress)
+
+    def _problem(self, pair: tuple[str, str]) -> str | None:
+        matches = self.read(*pair)
+        if len(matches.indices[:, 1].unique()) != len(matches):
+            return "two keypoints share one partner"
+        return None if bool(torch.isfinite(matches.scores).all()) else "some scores are not finite"
+
+
+def store_kind(path: str | os.PathLike[str]) -> Literal["feature", "match"] | None:
+    """Which kind of store a file is, by what it holds; None where it is neither."""
+    try:
+        with h5py.File(path, "r") as file:
+            named = file.attrs.get("kind")
+            if named == "feature" or next(_entries(file, FeatureStore.marker), None) is not None:
+                return "feature"
+            return "match" if named == "match" or next(_entries(file, MatchStore.marker), None) is not None else None
+    except OSError as error:
+        raise _not_open(Path(path), error) from None
+
+
+def _create(path: Path, kind: str, settings: Mapping[str, Any]) -> None:
+    part = path.with_name(path.name + ".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with h5py.File(part, "w") as file:
+            file.attrs["kind"] = kind
+            file.attrs["settings"] = json.dumps(settings)
+            file.attrs["pixel_convention"] = "(x, y); the centre of the top-left pixel is (0, 0)"
+        os.replace(part, path)
+    except OSError as error:
+        raise StoreError(f"cannot create {path}: {error.strerror or error}; choose another place") from None
+
+
+def _entries(group: h5py.Group, marker: str, prefix: str = "") -> Iterator[str]:
+    for key, child in group.items():
+        if isinstance(child, h5py.Group):
+            if marker in child:
+                yield prefix + key
+            else:
+                yield from _entries(child, marker, f"{prefix}{key}/")
+
+
+def _checked_name(name: str) -> str:
+    path = PurePosixPath(name)
+    text = name.encode(errors="replace").decode() == name  # file systems allow names that are no text
+    if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name or not text:
+        raise StoreError(
+            f"{name!r} cannot name an image in a store; rename it, or name it by its path below the folder"
+        )
+    return str(path)
+
+
+def _pair_group(name0: str, name1: str) -> str:
+    return "/".join(_checked_name(name).replace("/", "-") for name in (name0, name1))
+
+
+def _numpy(tensor: Tensor, dtype: str) -> np.ndarray[Any, Any]:
+    return tensor.detach().cpu().numpy().astype(dtype, copy=False)
+
+
+def _tensor(dataset: h5py.Dataset) -> Tensor:
+    return torch.from_numpy(dataset[()].astype(np.float32))
+
+
+def _verify(
+    keys: Sequence[Any], problem_of: Callable[[Any], str | None], progress: Callable[[int, int], None] | None
+) -> list[str]:
+    problems = []
+    for number, key in enumerate(keys):
+        try:
+            problem = problem_of(key)
+        except (StoreError, OSError, KeyError, ValueError) as error:
+            problem = " ".join(str(error).split())
+        if problem:
+            problems.append(f"{key if isinstance(key, str) else ' '.join(key)}: {problem}")
+        if progress:
+            progress(number + 1, len(keys))
+    return problems
+
+
+def _not_open(path: Path, error: OSError) -> StoreError:
+    if isinstance(error, (PermissionError, FileNotFoundError)):
+        return StoreError(f"cannot open {path}: {error.strerror}; check the name and its permissions")
+    if "lock" in str(error):
+        return StoreError(f"{path} is being written by another process; wait until it is done")
+    return StoreError(f"{path} is not an HDF5 file or is damaged; write it again")
