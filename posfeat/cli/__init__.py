@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from posfeat import __version__
-from posfeat.cli import evaluate, match, train
+from posfeat.cli import data, evaluate, match, train
 
 app = typer.Typer(
     name="posfeat",
@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 app.command("match", epilog=match.EXAMPLES)(match.match)
 app.command("train", epilog=train.EPILOG)(train.train)
+app.add_typer(data.app, name="data")
 app.add_typer(evaluate.app, name="evaluate")
 
 

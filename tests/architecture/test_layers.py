@@ -34,9 +34,9 @@ LIBRARY_FILES = {
         "benchmarks/baselines.py",
         "data/augment.py",
         "data/check.py",
+        "data/geometric.py",
         "data/check_pictures.py",
         "data/distortion.py",
-        "data/check.py",
         "data/images.py",
         "data/synthetic.py",
         "data/texture.py",
@@ -49,7 +49,6 @@ LIBRARY_FILES = {
     "pickle": {"data/object_arrays.py"},  # a reader that refuses whatever is not data
     "matplotlib": {"benchmarks/plots.py"},
     "kornia": {"benchmarks/baselines.py"},
-    "pickle": {"data/object_arrays.py"},
 }
 NEVER = {"torchvision", "timm", "pytorch_lightning", "lightning", "hydra", "dill"}
 
