@@ -21,7 +21,7 @@ import torch
 
 from posfeat.data.distortion import is_distorted, undistort_pixels
 from posfeat.data.images import read_image
-from posfeat.data.pairs import PairOptions, choose_pairs
+from posfeat.data.pairs import PairOptions, choose_pairs, limit_pairs
 from posfeat.geometry.camera import infinite_homography
 from posfeat.geometry.epipolar import fundamental_from_cameras, symmetric_epipolar_distance
 from posfeat.geometry.homography import warp_points
@@ -85,45 +85,45 @@ class SceneCheck:
 
 
 def usable_pairs(
-    views: list[View],
-    pair_options: PairOptions,
-    check_options: CheckOptions,
-    progress: Progress | None = None,
-    unsupported: bool = False,
+    views: list[View], pair_options: PairOptions, check_options: CheckOptions, progress: Progress | None = None
 ) -> list[Pair]:
-    """Pairs for training that matches confirm; with ``unsupported`` also those that matches cannot judge."""
+    """Pairs for training of any number of scenes, without those that matching speaks against."""
     scenes = [list(group) for _, group in groupby(sorted(views, key=lambda v: v.scene), key=lambda v: v.scene)]
-    return [
-        pair
-        for scene in scenes
-        for pair in check_scene(scene, pair_options, check_options, progress, unsupported).pairs
-    ]
+    return [pair for scene in scenes for pair in check_scene(scene, pair_options, check_options, None, progress).pairs]
 
 
 def check_scene(
     views: list[View],
     pair_options: PairOptions,
     check_options: CheckOptions,
+    listed: list[Pair] | None = None,
     progress: Progress | None = None,
-    unsupported: bool = False,
 ) -> SceneCheck:
-    """Choose, match and judge the pairs of one scene; where depths were only guessed, choose again with measured ones."""
+    """Choose (unless ``listed``), match and judge the pairs of one scene.
+
+    Usable are confirmed pairs, and unsupported ones whose overlap is known otherwise (listed, or from common points). Where depths
+    were only guessed, pairs are chosen again with those that the matches of the first choice gave.
+    """
     matcher = _Matcher(check_options)
     limit = min(check_options.max_pairs_per_scene, pair_options.max_pairs_per_scene)
     limited = replace(pair_options, max_pairs_per_scene=limit)
-    guessed = any(view.point_ids is None and view.depth_range is None for view in views)
-    wide = replace(limited, min_overlap=limited.min_overlap / 2) if guessed else limited
-    checks = matcher.check(choose_pairs(views, wide), progress)
+    guessed = listed is None and any(view.depth_range is None for view in views)
+    if listed is not None:
+        chosen = limit_pairs(listed, limited)
+    else:
+        first = replace(limited, min_overlap=limited.min_overlap / 2) if guessed else limited
+        chosen = choose_pairs(views, first)
+    checks = matcher.check([*chosen, *(_neighbours(views, chosen) if guessed else [])], progress)
     wrong = wrong_views(checks)
     right = [view for view in with_measured_depths(views, checks) if view.name not in wrong]
-    chosen = choose_pairs(right, limited)
     if guessed:
+        chosen = choose_pairs(right, limited)
         known = {_key(check.pair) for check in checks}
         checks += matcher.check([pair for pair in chosen if _key(pair) not in known], progress)
     by_key = {_key(check.pair): check for check in checks}
-    judged = [_judged(pair, by_key.get(_key(pair)), check_options) for pair in chosen]
-    taken = ("confirmed", "unsupported") if unsupported else ("confirmed",)
-    pairs = [pair for pair, verdict in judged if verdict in taken and (pair.has_baseline or pair_options.rotation_only)]
+    kept = [pair for pair in chosen if pair.view0.name not in wrong and pair.view1.name not in wrong]
+    judged = [_usable(pair, by_key[_key(pair)], listed is not None, check_options) for pair in kept]
+    pairs = [pair for pair in judged if pair is not None and (pair.has_baseline or pair_options.rotation_only)]
     return SceneCheck(views=right, checks=checks, wrong_views=wrong, pairs=pairs)
 
 
@@ -178,13 +178,23 @@ def _key(pair: Pair) -> tuple[str, str]:
     return pair.view0.name, pair.view1.name
 
 
-def _judged(pair: Pair, check: PairCheck | None, options: CheckOptions) -> tuple[Pair, Verdict]:
-    """A pair with the verdict on it, and marked as without baseline where its matches show no parallax."""
-    if check is None:
-        return pair, "unsupported"
-    side = max(pair.view0.camera.width, pair.view0.camera.height)
-    moves = check.verdict != "confirmed" or check.parallax_px >= options.min_parallax_share * side
-    return replace(pair, has_baseline=pair.has_baseline and moves), check.verdict
+def _neighbours(views: list[View], chosen: list[Pair]) -> list[Pair]:
+    """Views that follow one another in the data set and are not chosen: where a video's poses jump, they tell.
+
+    Their overlap is guessed from the poses, so poses that are off may hide that they see the same.
+    """
+    known = {_key(pair) for pair in chosen}
+    near = [Pair(view0, view1) for step in (1, 2) for view0, view1 in zip(views, views[step:], strict=False)]
+    return [pair for pair in near if _key(pair) not in known]
+
+
+def _usable(pair: Pair, check: PairCheck, listed: bool, options: CheckOptions) -> Pair | None:
+    """The pair if it can be trained on, marked as without baseline where its matches show no parallax."""
+    if check.verdict == "confirmed":
+        side = max(pair.view0.camera.width, pair.view0.camera.height)
+        return replace(pair, has_baseline=pair.has_baseline and check.parallax_px >= options.min_parallax_share * side)
+    known = listed or (pair.view0.point_ids is not None and pair.view1.point_ids is not None)
+    return pair if known and check.verdict == "unsupported" else None
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ def read_posed(path: Path | str, scenes: Path | None = None, report: Report | No
     ``scenes`` is a text file with one scene's name a line: only these are read. ``report`` gets one line about every picture that is
     missing; without it they are logged.
     """
-    return [view for scene in find_scenes(Path(path), scenes) for view in _read_scene(scene, report or _log.warning)]
+    return [view for scene in find_scenes(Path(path), scenes) for view in read_scene(scene, report or _log.warning)]
 
 
 def read_pairs(
@@ -60,8 +60,8 @@ def read_pairs(
     listed: list[Pair] = []
     unlisted: list[View] = []
     for scene in find_scenes(Path(path), scenes):
-        views = _read_scene(scene, report or _log.warning)
-        pairs = _listed_pairs(scene, views)
+        views = read_scene(scene, report or _log.warning)
+        pairs = listed_pairs(scene, views)
         if pairs is None:
             unlisted += views
         else:
@@ -168,8 +168,8 @@ def _image_folder(path: Path, model: Path) -> Path:
     return next((place.resolve() for place in places if place.is_dir()), path)
 
 
-def _read_scene(scene: Scene, report: Report) -> list[View]:
-    """A scene's views, named after it, without those whose picture is missing."""
+def read_scene(scene: Scene, report: Report) -> list[View]:
+    """One scene's views, named after it, without those whose picture is missing."""
     views = [replace(view, scene=scene.name) for view in _read_layout(scene)]
     present = [view for view in views if view.image_path.is_file()]
     for view in views:
@@ -201,7 +201,8 @@ def _with_mask(view: View, images: Path) -> View:
     return replace(view, mask_path=mask) if view.mask_path is None and mask.is_file() else view
 
 
-def _listed_pairs(scene: Scene, views: list[View]) -> list[Pair] | None:
+def listed_pairs(scene: Scene, views: list[View]) -> list[Pair] | None:
+    """The pairs that the data set itself lists between the given views; None where it lists none."""
     if scene.layout == "caps":
         return read_caps_pairs(scene.source, views)
     if scene.layout == "scene_info":
