@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posfeat.data.images import RGB, as_rgb, as_rgb_tensor, read_image, read_mask
+from posfeat.data.images import RGB, as_rgb, as_rgb_tensor, read_image, read_mask, shown
 from posfeat.geometry.pixels import sample_map
 from posfeat.networks.descriptor_sampling import sample_descriptors
 from posfeat.networks.inference import FastNetworks, Precision
@@ -47,7 +47,7 @@ def read_pixels(image: Any, mask: Any | None) -> tuple[RGB, Mask | None]:
     """The image as RGB pixels and the mask as a boolean map of its size (False: masked)."""
     rgb = _pixels(image)
     if min(rgb.shape[:2]) < SMALLEST_SIDE_PX:
-        name = image if isinstance(image, (str, os.PathLike)) else "the image"
+        name = shown(image) if isinstance(image, (str, os.PathLike)) else "the image"
         raise ImageError(
             f"{name} is {rgb.shape[1]}x{rgb.shape[0]} pixels: too small for features; leave it out "
             f"(the shorter side needs {SMALLEST_SIDE_PX})"

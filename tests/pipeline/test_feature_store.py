@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import resource
 import signal
 import time
 from collections.abc import Callable
@@ -232,6 +231,7 @@ def test_nothing_finished_is_lost_to_a_kill(tmp_path: Path) -> None:
             finally:
                 os._exit(1)
         while log.stat().st_size == size:  # a loaded machine may take long to begin
+            assert os.waitpid(child, os.WNOHANG)[0] == 0, "the writer ended by itself"
             time.sleep(0.002)
         time.sleep(random_.uniform(0, 0.05))
         os.kill(child, signal.SIGKILL)
@@ -252,6 +252,8 @@ def fill(store: FeatureStore) -> None:
 @unix_only
 def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path: Path) -> None:
     """A limit on the size of files stands for the full disk."""
+    import resource
+
     path = tmp_path / "f.h5"
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
