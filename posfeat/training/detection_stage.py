@@ -94,5 +94,5 @@ def description_fingerprint(model: PoSFeat) -> str:
     """A hash of every tensor of the description network."""
     digest = hashlib.sha256()
     for tensor in model.description.state_dict().values():
-        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()

@@ -227,8 +227,12 @@ def split_batch(batch: PairBatch, parts: int) -> list[PairBatch]:
 def to_device(batch: PairBatch, device: torch.device) -> PairBatch:
     """Images in channels-last layout on the device."""
     moved = batch if device.type == "cpu" else _map_batch(batch, lambda value: value.to(device, non_blocking=True))
-    images = (image.contiguous(memory_format=torch.channels_last) for image in (moved.image0, moved.image1))
-    return replace(moved, **dict(zip(("image0", "image1"), images, strict=True)))
+    layout = torch.channels_last
+    return replace(
+        moved,
+        image0=moved.image0.contiguous(memory_format=layout),
+        image1=moved.image1.contiguous(memory_format=layout),
+    )
 
 
 def _map_batch(batch: PairBatch, change: Callable[[Any], Any]) -> PairBatch:

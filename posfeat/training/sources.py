@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from posfeat.data.augment import GeometricOptions, PhotometricOptions
+from posfeat.data.augment import PhotometricOptions
+from posfeat.data.geometric import GeometricOptions
 from posfeat.data.images import IMAGE_SUFFIXES
 from posfeat.data.loader import PairLoader
 from posfeat.data.pair_sample import PairSource
