@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from posfeat.benchmarks.homography_scores import JudgedMatches, PairScore, SplitScore, summarise
 from posfeat.benchmarks.hpatches import HomographySequence, hpatches_names
-from posfeat.benchmarks.hpatches_results import Example, HomographyResults, MethodResult
 from posfeat.benchmarks.plots import Curve, matches_by_error, mma_curves
+from posfeat.benchmarks.provenance import Provenance
 from posfeat.benchmarks.published import SPLITS, TABLE1_DIFFERS, published_methods
 from posfeat.benchmarks.report import Picture, Section, Table, write_report
 from posfeat.data.images import read_image
@@ -16,6 +18,43 @@ _PROTOCOL = (
     "Mutual nearest neighbours on images as they are, without cropping or resizing. MMA is the mean over pairs of the "
     "share of matches within t px in the second image; a pair without matches scores 0. MMAscore is the paper's equation 12."
 )
+
+
+@dataclass(frozen=True)
+class MethodResult:
+    """One method's numbers."""
+
+    method: str
+    fingerprint: str
+    seconds: float  # extraction where it was not cached, matching and scoring
+    splits: list[SplitScore]
+    pairs: list[PairScore]
+
+    def sequence_scores(self) -> list[tuple[str, str, float]]:
+        """Name, change and MMAscore of each sequence."""
+        by_sequence: dict[tuple[str, str], list[PairScore]] = {}
+        for pair in self.pairs:
+            by_sequence.setdefault((pair.sequence, pair.change), []).append(pair)
+        return [(name, change, summarise(pairs)[0].mma_score) for (name, change), pairs in by_sequence.items()]
+
+
+@dataclass(frozen=True)
+class Example:
+    """The matches of a method on one pair, to be looked at."""
+
+    method: str
+    sequence: HomographySequence
+    target: int
+    matches: JudgedMatches
+
+
+@dataclass(frozen=True)
+class HomographyResults:
+    """All methods' numbers, those that could not run and why, and where it all came from."""
+
+    provenance: Provenance
+    methods: list[MethodResult]
+    skipped: dict[str, str]
 
 
 def write_homography_report(

@@ -1,74 +1,67 @@
-"""The whole benchmark from a folder to results: what the command line and a script call."""
+"""The benchmark on homography sequences from a folder to a report: what the command line and a script call."""
 
 from __future__ import annotations
 
 import functools
-import json
-import shlex
-import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from posfeat.benchmarks.homography_scores import Progress
-from posfeat.benchmarks.hpatches import read_sequences
-from posfeat.benchmarks.hpatches_report import write_homography_report
-from posfeat.benchmarks.hpatches_results import HomographyResults, score_methods
-from posfeat.benchmarks.methods import MethodSetting, open_method
-from posfeat.benchmarks.provenance import data_fingerprint, gather_provenance
+import torch
+
+from posfeat.benchmarks.feature_sources import FeatureSource
+from posfeat.benchmarks.homography_scores import (
+    Matcher,
+    PairScore,
+    judge_matches,
+    score_sequences,
+    summarise,
+)
+from posfeat.benchmarks.hpatches import HomographySequence, read_sequences
+from posfeat.benchmarks.hpatches_report import Example, HomographyResults, MethodResult, write_homography_report
 from posfeat.benchmarks.robust_estimation import estimate_homography, has_poselib
-from posfeat.matching import MatchOptions, match
-from posfeat.networks.extraction import ExtractionOptions
-from posfeat.options import apply_overrides, options_from_mapping, options_to_mapping
-from posfeat.types import OptionsError
+from posfeat.benchmarks.run import Progress, ProgressFor, RunOptions, measure_methods, provenance_of, without_progress
+from posfeat.matching import match
+
+EXAMPLE_TARGET = 2  # image 4 of 6: neither the easiest pair nor the hardest
+
+
+@dataclass(frozen=True)
+class _Measured:
+    pairs: list[PairScore]
+    examples: list[Example]
 
 
 def run_hpatches(
-    root: Path,
-    methods: Sequence[str],
-    max_keypoints: int,
-    output: Path,
-    cache: Path | None,
-    overrides: list[str],
-    progress: Callable[[str], AbstractContextManager[Progress | None]],
+    root: Path, options: RunOptions, output: Path, progress_for: ProgressFor = without_progress
 ) -> HomographyResults:
     """Score all methods on the sequences under ``root`` and write the report to ``output``."""
     sequences = read_sequences(root)
-    extraction = options_from_mapping(ExtractionOptions, apply_overrides({}, overrides, _value))
-    matching = MatchOptions()
-    setting = MethodSetting(root, max_keypoints, extraction, cache)
     files = (file for sequence in sequences for file in (*sequence.images, *sequence.homography_files))
-    provenance = gather_provenance(
-        command=shlex.join(["posfeat", *sys.argv[1:]]),
-        options={
-            "max_keypoints": max_keypoints,
-            "extraction": options_to_mapping(extraction),
-            "matching": options_to_mapping(matching),
-        },
-        data=data_fingerprint(root, files),
-        seed=0,
-    )
-    scored, skipped, examples = score_methods(
-        sequences,
-        {name: functools.partial(open_method, name, setting) for name in _distinct(methods)},
-        functools.partial(match, options=matching),
-        estimate_homography if has_poselib() else None,
-        progress,
-    )
-    results = HomographyResults(provenance, scored, skipped)
+    provenance = provenance_of(options, root, files)
+    matcher = functools.partial(match, options=options.matching)
+    estimate = estimate_homography if has_poselib() else None
+
+    def measure(source: FeatureSource, progress: Progress | None) -> _Measured:
+        pairs = score_sequences(sequences, source.features_of, matcher, estimate, progress)
+        return _Measured(pairs, list(_examples(sequences, source, matcher)))
+
+    measured, skipped = measure_methods(options, root, measure, progress_for)
+    methods = [
+        MethodResult(one.method, one.fingerprint, one.seconds, summarise(one.result.pairs), one.result.pairs)
+        for one in measured
+    ]
+    results = HomographyResults(provenance, methods, skipped)
+    examples = [example for one in measured for example in one.result.examples]
     write_homography_report(output, results, sequences, examples)
     return results
 
 
-def _distinct(methods: Sequence[str]) -> list[str]:
-    if len(set(methods)) < len(methods):
-        raise OptionsError("a method stands twice after --methods; give each once")
-    return list(methods)
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+def _examples(sequences: Sequence[HomographySequence], source: FeatureSource, matcher: Matcher) -> Iterator[Example]:
+    """One pair of the first sequence of each kind of change."""
+    firsts = {sequence.change: sequence for sequence in reversed(sequences)}
+    for _, sequence in sorted(firsts.items()):
+        target = min(EXAMPLE_TARGET, len(sequence.targets) - 1)
+        features0, features1 = source.features_of(sequence.reference), source.features_of(sequence.targets[target])
+        true = torch.from_numpy(sequence.homographies[target])
+        yield Example(source.name, sequence, target, judge_matches(features0, features1, matcher, true))

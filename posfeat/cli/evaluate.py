@@ -10,7 +10,8 @@ import typer
 from posfeat.cli.progress import progress_bar
 
 if TYPE_CHECKING:
-    from posfeat.benchmarks.hpatches_results import HomographyResults
+    from posfeat.benchmarks.hpatches_report import HomographyResults
+    from posfeat.benchmarks.pose_run import PoseResults
 
 app = typer.Typer(help="Measure features on the paper's benchmarks, beside other people's features.")
 
@@ -56,17 +57,35 @@ def hpatches(
 ) -> None:
     """Matching accuracy on image sequences joined by homographies (the paper's Fig. 5 and Table 1)."""
     from posfeat.benchmarks.hpatches_run import run_hpatches
+    from posfeat.benchmarks.run import RunOptions, extraction_options
 
-    results = run_hpatches(
-        root=root,
-        methods=[*methods, *(more or [])],
-        max_keypoints=keypoints,
-        output=output,
-        cache=cache,
-        overrides=overrides or [],
-        progress=progress_bar,
-    )
-    _print_table(results)
+    options = RunOptions([*methods, *(more or [])], keypoints, cache, extraction_options(overrides or []))
+    results = run_hpatches(root, options, output, progress_bar)
+    _print_accuracy(results)
+    print(f"report: {output / 'report.html'}")
+
+
+@app.command("pose")
+def pose(
+    root: Annotated[Path, typer.Argument(help="Folder of posed photos: a COLMAP model, .camera files, a pair list's.")],
+    more: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
+    methods: MethodsOption = ["default"],  # noqa: B006
+    pairs: Annotated[Path | None, typer.Option("--pairs", help="Text list of pairs with their cameras.")] = None,
+    neighbours: Annotated[
+        int | None, typer.Option("--neighbours", min=1, help="Take views up to so far apart in the order of names.")
+    ] = None,
+    keypoints: KeypointsOption = 8192,
+    output: OutputOption = Path("runs/evaluate/pose"),
+    cache: CacheOption = _CACHE,
+    overrides: SetOption = None,
+) -> None:
+    """Relative poses of pairs of posed photos: pose AUC, epipolar precision, matches."""
+    from posfeat.benchmarks.pose_run import run_poses
+    from posfeat.benchmarks.run import RunOptions, extraction_options
+
+    options = RunOptions([*methods, *(more or [])], keypoints, cache, extraction_options(overrides or []))
+    results = run_poses(root, options, output, pairs, neighbours, progress_bar)
+    _print_poses(results)
     print(f"report: {output / 'report.html'}")
 
 
@@ -83,18 +102,38 @@ def _check(root: Path) -> None:
     print("nothing is wrong")
 
 
-def _print_table(results: HomographyResults) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("method", "split", "MMAscore", "MMA@1", "MMA@3", "MMA@5", "keypoints", "matches", "within 3 px")
+def _print_accuracy(results: HomographyResults) -> None:
+    header = ["method", "split", "MMAscore", "MMA@1", "MMA@3", "MMA@5", "keypoints", "matches", "within 3 px"]
+    rows: list[list[str]] = []
     for result in results.methods:
         for split in result.splits:
             numbers = [split.mma_score, split.mma[0], split.mma[2], split.mma[4]]
             counts = [split.keypoints, split.matches, split.correct]
             first = result.method if split.split == "overall" else ""
-            table.add_row(first, split.split, *(f"{n:.3f}" for n in numbers), *(f"{n:.0f}" for n in counts))
-        table.add_section()
+            rows.append([first, split.split, *(f"{n:.3f}" for n in numbers), *(f"{n:.0f}" for n in counts)])
+    _print_table(header, rows, results.skipped)
+
+
+def _print_poses(results: PoseResults) -> None:
+    header = ["method", "scene", "pairs", "AUC@5", "AUC@10", "AUC@20", "precision@1.5 px", "matches"]
+    rows: list[list[str]] = []
+    for result in results.methods:
+        for scene in result.scenes:
+            first = result.method if scene.scene == "all" else ""
+            shares = [f"{n:.3f}" for n in (*scene.auc, scene.precision[1])]
+            rows.append([first, scene.scene, str(scene.pairs), *shares, f"{scene.matches:.0f}"])
+    _print_table(header, rows, results.skipped)
+
+
+def _print_table(header: list[str], rows: list[list[str]], skipped: dict[str, str]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*header)
+    for row in rows:
+        if row[0] and table.row_count:
+            table.add_section()
+        table.add_row(*row)
     Console(width=110).print(table)
-    for name, why in results.skipped.items():
+    for name, why in skipped.items():
         print(f"skipped {name}: {why}")

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from posfeat.benchmarks.feature_sources import CachedMethod, NpzFolder
+from posfeat.types import Features, StoreError
+from tests.benchmarks.miniature_sequences import HEIGHT, WIDTH, photo, write_ppm, write_sequence
+
+
+class Counting:
+    """A method that counts its calls."""
+
+    name = "counting"
+
+    def __init__(self, fingerprint: str = "counting 1") -> None:
+        self.fingerprint = fingerprint
+        self.calls = 0
+
+    def extract(self, image: np.ndarray, max_keypoints: int) -> Features:
+        self.calls += 1
+        mean = torch.from_numpy(image.astype(np.float32)).mean()
+        keypoints = torch.full((max_keypoints, 2), float(mean))
+        return Features(
+            keypoints, torch.ones(max_keypoints), torch.eye(max_keypoints), (image.shape[1], image.shape[0])
+        )
+
+
+def same(a: Features, b: Features) -> bool:
+    tensors = ((a.keypoints, b.keypoints), (a.scores, b.scores), (a.descriptors, b.descriptors))
+    return a.image_size == b.image_size and all(torch.equal(x, y) for x, y in tensors)
+
+
+def test_a_second_run_reads_exactly_what_the_first_found(tmp_path: Path) -> None:
+    write_ppm(tmp_path / "a.ppm", photo(0))
+    first, second = Counting(), Counting()
+    found = CachedMethod(first, 5, tmp_path / "cache").features_of(tmp_path / "a.ppm")
+    again = CachedMethod(second, 5, tmp_path / "cache").features_of(tmp_path / "a.ppm")
+    assert same(found, again)
+    assert (first.calls, second.calls) == (1, 0)
+
+
+@pytest.mark.parametrize("change", ["image", "fingerprint", "max_keypoints"])
+def test_any_change_of_content_is_extracted_anew(tmp_path: Path, change: str) -> None:
+    path = tmp_path / "a.ppm"
+    write_ppm(path, photo(0))
+    CachedMethod(Counting(), 5, tmp_path / "cache").features_of(path)
+    if change == "image":
+        write_ppm(path, photo(1))
+    method = Counting("counting 2" if change == "fingerprint" else "counting 1")
+    fresh = Counting(method.fingerprint)
+    max_keypoints = 6 if change == "max_keypoints" else 5
+    found = CachedMethod(method, max_keypoints, tmp_path / "cache").features_of(path)
+    assert method.calls == 1
+    assert same(found, CachedMethod(fresh, max_keypoints, None).features_of(path))
+
+
+def test_an_entry_that_was_cut_off_is_made_again(tmp_path: Path) -> None:
+    write_ppm(tmp_path / "a.ppm", photo(0))
+    source = CachedMethod(method := Counting(), 5, tmp_path / "cache")
+    found = source.features_of(tmp_path / "a.ppm")
+    (entry,) = (tmp_path / "cache").rglob("*.safetensors")
+    entry.write_bytes(entry.read_bytes()[:-7])
+    assert same(source.features_of(tmp_path / "a.ppm"), found)
+    assert method.calls == 2
+
+
+def test_d2_net_files_beside_or_under_another_root(tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    write_sequence(root / "v_wall")
+    (tmp_path / "exported" / "v_wall").mkdir(parents=True)
+    keypoints = np.array([[1.0, 2.0, 1.5], [3.0, 4.0, 1.0]])
+    arrays = {"keypoints": keypoints, "scores": np.array([0.1, 0.9]), "descriptors": np.array([[3.0, 4.0], [0.0, 2.0]])}
+    with (tmp_path / "exported" / "v_wall" / "1.ppm.d2-net").open("wb") as file:
+        np.savez(file, **arrays)
+    features = NpzFolder(tmp_path / "exported", root).features_of(root / "v_wall" / "1.ppm")
+    assert features.keypoints.tolist() == [[3, 4], [1, 2]]  # best first
+    assert torch.allclose(features.descriptors, torch.tensor([[0.0, 1.0], [0.6, 0.8]]))
+    assert features.image_size == (WIDTH, HEIGHT)
+
+
+def test_a_missing_or_damaged_feature_file_says_which(tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    write_sequence(root / "v_wall")
+    folder = tmp_path / "exported"
+    (folder / "v_wall").mkdir(parents=True)
+    with pytest.raises(StoreError, match="v_wall"):
+        NpzFolder(folder, root).features_of(root / "v_wall" / "1.ppm")
+    (folder / "v_wall" / "1.ppm.npz").write_bytes(b"PK nothing")
+    with pytest.raises(StoreError, match=r"1\.ppm\.npz"):
+        NpzFolder(folder, root).features_of(root / "v_wall" / "1.ppm")
