@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import json
 import types
 import typing
 from collections.abc import Mapping
@@ -36,8 +37,16 @@ def check_options(options: Any) -> None:
         if not _has_type(value, hints[field.name]):
             raise OptionsError(f"option {field.name}={value!r} is not of type {_type_name(hints[field.name])}")
         low, high = field.metadata.get("low"), field.metadata.get("high")
-        if isinstance(value, (int, float)) and ((low is not None and value < low) or (high is not None and value > high)):
-            bounds = f"between {low} and {high}" if None not in (low, high) else f"at least {low}" if high is None else f"at most {high}"
+        if isinstance(value, (int, float)) and (
+            (low is not None and value < low) or (high is not None and value > high)
+        ):
+            bounds = (
+                f"between {low} and {high}"
+                if None not in (low, high)
+                else f"at least {low}"
+                if high is None
+                else f"at most {high}"
+            )
             raise OptionsError(f"option {field.name}={value!r} must be {bounds}")
 
 
@@ -60,10 +69,20 @@ def options_from_mapping(cls: type[T], mapping: Mapping[str, Any], where: str = 
 
 def options_to_mapping(options: Any) -> dict[str, Any]:
     """The inverse of options_from_mapping: nested dictionaries of plain values."""
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in dataclasses.asdict(options).items()}
+    return {
+        key: list(value) if isinstance(value, tuple) else value for key, value in dataclasses.asdict(options).items()
+    }
 
 
-def apply_overrides(mapping: dict[str, Any], overrides: list[str], parse: Any) -> dict[str, Any]:
+def plain_value(text: str) -> Any:
+    """The number, list, true, false or null that a text on the command line stands for, or else the text itself."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def apply_overrides(mapping: dict[str, Any], overrides: list[str], parse: Any = plain_value) -> dict[str, Any]:
     """Apply ``a.b=value`` strings to nested dictionaries; ``parse`` turns the text of a value into a value."""
     for override in overrides:
         path, separator, text = override.partition("=")
@@ -82,8 +101,17 @@ def apply_overrides(mapping: dict[str, Any], overrides: list[str], parse: Any) -
 def _coerce(value: Any, hint: Any) -> Any:
     if isinstance(value, list) and (typing.get_origin(hint) is tuple or _admits(hint, tuple)):
         return tuple(_coerce(item, Any) for item in value)
-    if isinstance(value, int) and not isinstance(value, bool) and (hint is float or (_admits(hint, float) and not _admits(hint, int))):
+    if (
+        isinstance(value, int)
+        and not isinstance(value, bool)
+        and (hint is float or (_admits(hint, float) and not _admits(hint, int)))
+    ):
         return float(value)
+    if isinstance(value, str) and _admits(hint, float) and not _admits(hint, str):
+        try:  # YAML takes 1e-3, without a point, for text
+            return float(value)
+        except ValueError:
+            return value
     return value
 
 

@@ -27,6 +27,7 @@ class CompactDescriptionOptions:
     widths: tuple[int, ...] = described((16, 64, 128, 192), "channels at 1/2, 1/4, 1/8 and 1/16 of the resolution")
     blocks: tuple[int, ...] = described((1, 1, 3), "residual blocks at 1/4, 1/8 and 1/16 of the resolution")
     dim: int = described(128, "length of a descriptor", low=8)
+    coarse: bool = described(False, "also give a descriptor map at 1/16, which the coarse-to-fine search needs")
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -86,6 +87,7 @@ class CompactDescription(nn.Module):
         self.up_quarter = ConvNorm(eighth, options.dim, 1)
         self.skip_quarter = ConvNorm(quarter, options.dim, 1)
         self.head = nn.Conv2d(options.dim, options.dim, 1)
+        self.coarse = nn.Conv2d(sixteenth, options.dim, 1) if options.coarse else None
 
     @staticmethod
     def _stage(inputs: int, outputs: int, blocks: int) -> nn.Sequential:
@@ -98,10 +100,11 @@ class CompactDescription(nn.Module):
         quarter = self.quarter(half)
         eighth = self.eighth(quarter)
         sixteenth = self.sixteenth(eighth)
+        coarse = None if self.coarse is None else self.coarse(sixteenth)
         eighth = F.relu(eighth + _double(self.up_eighth(sixteenth)))
         eighth = F.relu(self.mix_eighth(eighth))
         merged = F.relu(self.skip_quarter(quarter) + _double(self.up_quarter(eighth)))
-        return DescriptionMaps(descriptors=self.head(merged), stem=quarter)
+        return DescriptionMaps(self.head(merged), quarter, coarse)
 
 
 class CompactDetection(nn.Module):

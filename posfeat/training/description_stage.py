@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from posfeat.geometry.pose import invert_pose
+from posfeat.losses.coarse_to_fine import search_coarse_to_fine
 from posfeat.losses.epipolar_loss import epipolar_loss
 from posfeat.losses.epipolar_targets import EpipolarTargets, epipolar_targets
 from posfeat.losses.line_contrast import line_contrast_loss
-from posfeat.losses.line_to_window import SearchOptions, search_line_to_window
+from posfeat.losses.line_to_window import SearchOptions, SearchResult, search_line_to_window
 from posfeat.losses.query_points import grid_query_points
 from posfeat.networks.posfeat import PoSFeat
 from posfeat.options import check_options, described, nested
 from posfeat.training.stage import Stage, StageLoss
-from posfeat.types import DescriptionMaps, PairBatch
+from posfeat.types import DescriptionMaps, OptionsError, PairBatch
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,9 @@ class DescriptionOptions:
     """The description stage's losses."""
 
     query_cell_px: int = described(16, "one random query point in each cell of this size (g_d)", low=2)
+    strategy: Literal["line_to_window", "coarse_to_fine"] = described(
+        "line_to_window", "the paper's search, or the one it replaces (the network must have a coarse map)"
+    )
     search: SearchOptions = nested(SearchOptions, "line-to-window search")
     epipolar_weight: float = described(1.0, "weight of the paper's epipolar loss, in pixels", low=0)
     contrast_weight: float = described(0.0, "weight of the line contrast (beyond the paper)", low=0)
@@ -59,21 +64,46 @@ def description_loss(
     draws = [_draw(height, width, options.query_cell_px, generator) for _ in range(2) for generator in generators]
     xy, uniform = (torch.stack(parts).to(batch.image0.device) for parts in zip(*draws, strict=True))
     targets = _both_ways(batch, xy, height, width)
-    own, other = maps.descriptors, torch.cat(maps.descriptors.chunk(2)[::-1])
     band = options.contrast_band_px if options.contrast_weight > 0 else None
-    search = search_line_to_window(own, other, xy, targets, options.search, stride, band, uniform)
-    distance, counted = epipolar_loss(search, targets, min(height, width))
-    contrast = line_contrast_loss(search.log_mass, targets.valid)
+    searches = _search(maps, xy, targets, uniform, options, stride, band)
+    judged = [epipolar_loss(search, targets, min(height, width)) for search in searches]
+    distance, counted = torch.stack([loss for loss, _ in judged]).sum(0), judged[-1][1]
+    contrast = line_contrast_loss(searches[-1].log_mass, targets.valid)
     # the sum over both directions, the mean over pairs
     loss = 2 * (options.epipolar_weight * distance + options.contrast_weight * contrast).mean()
     metrics = {
         "epipolar_px": float(distance.detach().mean()),
         "valid_share": float(counted.float().mean()),
-        "sigma": float(search.sigma.detach()[counted].mean()) if bool(counted.any()) else 0.0,
+        "sigma": float(searches[-1].sigma.detach()[counted].mean()) if bool(counted.any()) else 0.0,
     }
     if band is not None:
         metrics["line_contrast"] = float(contrast.detach().mean())
     return StageLoss(loss, metrics)
+
+
+def _search(
+    maps: DescriptionMaps,
+    xy: Tensor,
+    targets: EpipolarTargets,
+    uniform: Tensor,
+    options: DescriptionOptions,
+    stride: int,
+    band_px: float | None,
+) -> list[SearchResult]:
+    """Where the query points are expected, from every image in its partner: one result for each level of the search."""
+    own, other = maps.descriptors, _partners(maps.descriptors)
+    if options.strategy == "line_to_window":
+        return [search_line_to_window(own, other, xy, targets, options.search, stride, band_px, uniform)]
+    if maps.coarse is None or band_px is not None:
+        raise OptionsError("coarse_to_fine needs a network with coarse=true, and contrast_weight=0")
+    return list(
+        search_coarse_to_fine(maps.coarse, _partners(maps.coarse), own, other, xy, targets, options.search, stride)
+    )
+
+
+def _partners(maps: Tensor) -> Tensor:
+    """Maps of images 0 then 1, as maps of images 1 then 0."""
+    return torch.cat(maps.chunk(2)[::-1])
 
 
 def _draw(height: int, width: int, cell_px: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:

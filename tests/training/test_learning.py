@@ -23,7 +23,11 @@ def test_both_stages_learn(tiny, tmp_path):
     assert described["dense_4px"] > 0.25
     weights = tmp_path / "description" / "best.safetensors"
     options = tiny(
-        f"start.weights={weights}", "loop.steps=250", "loop.learning_rate=0.005", "loop.validate_every=5", "loop.average=0.0"
+        f"start.weights={weights}",
+        "loop.steps=250",
+        "loop.learning_rate=0.005",
+        "loop.validate_every=5",
+        "loop.average=0.0",
     )
     last = run_stage("detection", options, tmp_path / "detection", Workers())
     first = validations(tmp_path / "detection")[0]

@@ -40,13 +40,23 @@ def write_config(options, path):
 
 
 def command(config, folder, *more):
-    return [sys.executable, "-m", "posfeat", "train", "description", str(config), "-o", str(folder), "--threads", "1", *more]
+    return [
+        sys.executable,
+        "-m",
+        "posfeat",
+        "train",
+        "description",
+        str(config),
+        "-o",
+        str(folder),
+        "--threads",
+        "1",
+        *more,
+    ]
 
 
 def test_stopping_and_resuming_changes_nothing(tiny, tmp_path):
     torch.set_num_threads(1)
-    whole = tiny(*QUICK, "loop.steps=8", "loop.save_every=1")
-    run_stage("description", whole, tmp_path / "whole", Workers())
     for steps in (3, 5, 8):
         part = tiny(*QUICK, f"loop.steps={steps}", "loop.save_every=1", "loop.schedule=constant")
         run_stage("description", part, tmp_path / "parts", Workers(), resume=True)
@@ -66,7 +76,9 @@ def test_killed_at_random_moments(tiny, tmp_path):
     subprocess.run(command(config, tmp_path / "whole"), check=True, cwd=ROOT, capture_output=True)
     chooser, kills = random.Random(0), 0
     while kills < 10:
-        process = subprocess.Popen(command(config, tmp_path / "killed", "--resume"), cwd=ROOT, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command(config, tmp_path / "killed", "--resume"), cwd=ROOT, stderr=subprocess.DEVNULL
+        )
         _wait_for_state(tmp_path / "killed" / "state.pt", process)
         time.sleep(chooser.uniform(0, 0.5))
         if process.poll() is not None:
@@ -91,12 +103,23 @@ def _wait_for_state(path, process):
 
 @pytest.mark.slow
 def test_two_processes_equal_one(tiny, tmp_path):
-    config = write_config(tiny(*QUICK, "loop.steps=4", "loop.optimiser=sgd", "loop.average=0.0"), tmp_path / "config.yaml")
+    config = write_config(
+        tiny(*QUICK, "loop.steps=4", "loop.optimiser=sgd", "loop.average=0.0"), tmp_path / "config.yaml"
+    )
     subprocess.run(command(config, tmp_path / "one"), check=True, cwd=ROOT, capture_output=True)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-addr", "127.0.0.1", "--master-port", str(port)]
+    launcher = [
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "2",
+        "--master-addr",
+        "127.0.0.1",
+        "--master-port",
+        str(port),
+    ]
     two = [sys.executable, *launcher, *command(config, tmp_path / "two")[1:]]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     subprocess.run(two, check=True, cwd=ROOT, capture_output=True, env=environment)
@@ -124,4 +147,6 @@ def test_a_number_that_is_not_finite_stops_the_run(tiny, tmp_path):
     from posfeat.training.loop import DivergedError
 
     with pytest.raises(DivergedError, match="training stopped at step"):
-        run_stage("description", tiny(*QUICK, "loop.learning_rate=1e30", "loop.optimiser=sgd"), tmp_path / "run", Workers())
+        run_stage(
+            "description", tiny(*QUICK, "loop.learning_rate=1e30", "loop.optimiser=sgd"), tmp_path / "run", Workers()
+        )
