@@ -39,6 +39,8 @@ def photometric(
 ) -> Pixels:
     """The image (H, W, 3) as another camera, light or file would show it; ``other`` is what occluding patches are cut from."""
     strength = options.strength
+    if strength == 0:
+        return image
     if rng.random() < options.occlusion_share:
         image = _occluded(image, rng, other, strength)
     if rng.random() < options.shade_share:

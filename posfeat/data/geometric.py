@@ -87,8 +87,10 @@ def _filling_scale(image: Pixels, height: int, width: int) -> float:
 
 
 def _resample(image: Pixels, affine: Array, scale: float, height: int, width: int) -> Pixels:
-    """The affine map of pixels; what is made smaller is blurred first, so that nothing aliases."""
+    """The affine map of pixels; what is made smaller is blurred first, so that nothing aliases.
+
+    Beyond the photo there is one even grey: mirrored content would obey no epipolar line.
+    """
     soft = cv2.GaussianBlur(image, (0, 0), 0.5 * math.sqrt(1 / scale**2 - 1)) if scale < 0.8 else image
-    border = cv2.BORDER_REFLECT_101
-    warped = cv2.warpAffine(soft, affine[:2], (width, height), flags=cv2.INTER_LINEAR, borderMode=border)
+    warped = cv2.warpAffine(soft, affine[:2], (width, height), flags=cv2.INTER_LINEAR, borderValue=(124, 116, 104))
     return np.asarray(warped, dtype=np.uint8)

@@ -5,26 +5,27 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from posfeat.data.augment import PhotometricOptions, photometric
-from posfeat.data.images import IMAGE_SUFFIXES, read_image, shown
+from posfeat.data.images import IMAGE_SUFFIXES, read_image, resize_longest, shown
 from posfeat.data.pair_sample import PairSample, Pixels
 from posfeat.data.synthetic import SyntheticOptions, render_pair
 from posfeat.types import DataError, ImageError
 
 MIN_SIDE_PX = 64  # a smaller photo has nothing to teach
+MAX_SIDE_PX = 1024  # a larger one is shrunk: views are rendered at a few hundred pixels, and memory holds more photos
 
 
 class ImageCache:
     """Decoded images, least recently used out first, within a bound on memory; safe for several threads."""
 
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
+    def __init__(self, max_bytes: int, load: Callable[[Path], Pixels] = read_image) -> None:
+        self._max_bytes, self._load = max_bytes, load
         self._images: OrderedDict[Path, Pixels] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
@@ -35,7 +36,7 @@ class ImageCache:
             if path in self._images:
                 self._images.move_to_end(path)
                 return self._images[path]
-        image = read_image(path)
+        image = self._load(path)
         with self._lock:
             if path not in self._images:
                 self._images[path] = image
@@ -57,14 +58,14 @@ class PhotoSource:
     ) -> None:
         self.paths = _photo_paths(photos)
         self._synthetic, self._look = synthetic, look
-        self._cache = ImageCache(cache_bytes)
+        self._cache = ImageCache(cache_bytes, _read_shrunk)
         self._unusable: set[Path] = set()
 
     def draw(self, rng: np.random.Generator, height: int, width: int) -> PairSample:
         """Two views of one photo, of the given size."""
         path, photo = self._any_photo(rng)
         _, other = self._any_photo(rng)
-        sample = render_pair(photo, height, width, rng, self._synthetic)
+        sample = render_pair(photo, height, width, rng, self._synthetic, (other,))
         image0 = photometric(sample.image0, rng, self._look, other)
         image1 = photometric(sample.image1, rng, self._look, other)
         return replace(sample, image0=image0, image1=image1, name=path.name)
@@ -87,6 +88,10 @@ class PhotoSource:
         raise DataError(
             f"hardly any of the {len(self.paths)} photos can be used, {shown(self.paths[0])} among them; give photos of at least {MIN_SIDE_PX} px"
         )
+
+
+def _read_shrunk(path: Path) -> Pixels:
+    return resize_longest(read_image(path), MAX_SIDE_PX)
 
 
 def _photo_paths(photos: str | Path | Sequence[str | Path]) -> list[Path]:

@@ -6,11 +6,15 @@ The surface is near the plane z = 0, cameras are at z < 0. One unit of the world
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from posfeat.options import check_options, described
 from posfeat.types import Array
+
+GRAZING = 0.17  # smallest cosine between a ray and the surface's axis
+RIM = 0.13  # how far beyond the image rays are still well-behaved, in shorter sides
 
 
 @dataclass(frozen=True)
@@ -48,20 +52,34 @@ class PosedCamera:
     intrinsics: Array  # (3, 3)
     cam_from_world: Array  # (4, 4)
 
-    @property
+    @cached_property
     def centre(self) -> Array:
         """Where the camera stands."""
-        return -self.cam_from_world[:3, :3].T @ self.cam_from_world[:3, 3]
+        return np.asarray(-self.cam_from_world[:3, :3].T @ self.cam_from_world[:3, 3])
+
+    @cached_property
+    def world_from_pixel(self) -> Array:
+        """(3, 3): the world direction of the pixel (x, y) is this times (x, y, 1)."""
+        return np.asarray(self.cam_from_world[:3, :3].T @ np.linalg.inv(self.intrinsics))
 
     def rays(self, x: Array, y: Array) -> Array:
         """World directions (..., 3) of pixels."""
-        pixels = np.stack([x, y, np.ones_like(x)], axis=-1)
-        return pixels @ (np.linalg.inv(self.intrinsics).T @ self.cam_from_world[:3, :3])
+        right, down, ahead = self.world_from_pixel.T
+        return x[..., None] * right + y[..., None] * down + ahead
 
     def project(self, points: Array) -> Array:
         """Pixels (..., 2) of world points (..., 3)."""
         image = (points @ self.cam_from_world[:3, :3].T + self.cam_from_world[:3, 3]) @ self.intrinsics.T
         return image[..., :2] / image[..., 2:]
+
+
+def rim_pixels(height: int, width: int) -> tuple[Array, Array]:
+    """Positions all along a rectangle a little larger than the image."""
+    margin = RIM * min(height, width)
+    x, y = np.linspace(-margin, width - 1 + margin, 9), np.linspace(-margin, height - 1 + margin, 9)
+    left, top = np.full(9, x[0]), np.full(9, y[0])
+    right, bottom = np.full(9, x[-1]), np.full(9, y[-1])
+    return np.concatenate([x, x, left, right]), np.concatenate([top, bottom, y, y])
 
 
 def random_views(
@@ -188,9 +206,10 @@ def _acceptable(
     x, y = (axis.ravel() for axis in np.meshgrid(np.linspace(0, width - 1, 9), np.linspace(0, height - 1, 9)))
     seen = []
     for camera in (camera0, camera1):
-        rays = camera.rays(x, y)
-        if (rays[:, 2] < 0.2 * np.linalg.norm(rays, axis=-1)).any():
+        edge = camera.rays(*rim_pixels(height, width))
+        if (edge[:, 2] < GRAZING * np.linalg.norm(edge, axis=-1)).any():
             return False
+        rays = camera.rays(x, y)
         seen.append(camera.centre - rays * (camera.centre[2] / rays[:, 2:]))
     shares = []
     for points, other in ((seen[0], camera1), (seen[1], camera0)):

@@ -27,23 +27,18 @@ class Relief:
 
     def height_and_slope(self, u: Array, v: Array) -> tuple[Array, Array, Array]:
         """z, dz/du and dz/dv at surface coordinates."""
-        z, z_u, z_v = np.zeros_like(u), np.zeros_like(u), np.zeros_like(u)
-        for amplitude, (w_u, w_v), phase in zip(
-            self.wave_amplitudes, self.wave_frequencies, self.wave_phases, strict=True
-        ):
-            angle = w_u * u + w_v * v + phase
-            z += amplitude * np.cos(angle)
-            sine = -amplitude * np.sin(angle)
-            z_u += w_u * sine
-            z_v += w_v * sine
-        folds = zip(self.fold_slopes, self.fold_normals, self.fold_offsets, self.fold_radii, strict=True)
-        for slope, (n_u, n_v), offset, radius in folds:
-            across = n_u * u + n_v * v - offset
-            length = np.sqrt(across * across + radius * radius)
-            z += slope * length
-            z_u += slope * n_u * across / length
-            z_v += slope * n_v * across / length
-        return z, z_u, z_v
+        flat = np.stack([u.ravel(), v.ravel()])
+        angle = self.wave_frequencies @ flat + self.wave_phases[:, None]
+        across = self.fold_normals @ flat - self.fold_offsets[:, None]
+        length = np.sqrt(across * across + self.fold_radii[:, None] ** 2)
+        z = self.wave_amplitudes @ np.cos(angle) + self.fold_slopes @ length
+        sine, lean = np.sin(angle), across / length
+        z_u, z_v = (
+            (self.fold_slopes * self.fold_normals[:, axis]) @ lean
+            - (self.wave_amplitudes * self.wave_frequencies[:, axis]) @ sine
+            for axis in (0, 1)
+        )
+        return z.reshape(u.shape), z_u.reshape(u.shape), z_v.reshape(u.shape)
 
     def scaled(self, factor: float) -> Relief:
         """The same relief, ``factor`` times as high."""
@@ -56,7 +51,7 @@ def random_relief(rng: np.random.Generator, size: float, num_waves: int, num_fol
     unit = np.stack([np.cos(directions), np.sin(directions)], axis=-1)
     wavelengths = size * np.exp(rng.uniform(np.log(0.6), np.log(2.5), num_waves))
     return Relief(
-        wave_amplitudes=0.04 * wavelengths * rng.uniform(0.3, 1, num_waves),
+        wave_amplitudes=0.08 * wavelengths * rng.uniform(0.3, 1, num_waves),
         wave_frequencies=2 * np.pi / wavelengths[:, None] * unit[:num_waves],
         wave_phases=rng.uniform(0, 2 * np.pi, num_waves),
         fold_slopes=rng.uniform(0.1, 0.4, num_folds) * rng.choice([-1.0, 1.0], num_folds),
@@ -69,7 +64,7 @@ def random_relief(rng: np.random.Generator, size: float, num_waves: int, num_fol
 def intersect(relief: Relief, centre: Array, directions: Array, tolerance: float = 1e-10) -> Array:
     """Height z at which rays from ``centre`` (3,) along ``directions`` (..., 3) meet the surface.
 
-    Newton's method after two steps of the contraction z <- z(u, v); where Newton has not settled, the contraction goes on alone.
+    Newton's method; should it not settle, the contraction z <- z(u, v) always does.
     """
     slope_u, slope_v = directions[..., 0] / directions[..., 2], directions[..., 1] / directions[..., 2]
     z = np.zeros_like(slope_u)
@@ -81,6 +76,6 @@ def intersect(relief: Relief, centre: Array, directions: Array, tolerance: float
         residual = height - z
         if np.abs(residual).max(initial=0.0) < tolerance:
             return height
-        newton = 2 <= iteration < 12
+        newton = iteration < 10
         z = z + (residual / (1 - z_u * slope_u - z_v * slope_v) if newton else residual)
     raise ValueError(f"a ray meets the relief more than once or not at all (residual {np.abs(residual).max():.1e})")

@@ -1,24 +1,29 @@
 """Any plain photo -> two rendered views with exact cameras.
 
-The photo is draped over a gently curved relief and seen from two random cameras. Each pixel's ray is intersected with the surface
-and the photo is read there, smoothed to the local scale. Fundamental matrix and correspondences are exact by construction.
+The photo is draped over a gently curved relief and seen from two random cameras; pieces of another photo may hang before it, and
+another photo behind it. Each pixel's ray is intersected with the surfaces and the photo is read there, smoothed to the local
+scale. Fundamental matrix and correspondences are exact by construction.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import cv2
 import numpy as np
 
 from posfeat.data.pair_sample import PairSample, Pixels
-from posfeat.data.random_views import PosedCamera, ViewOptions, random_views
-from posfeat.data.relief import Relief, intersect, random_relief
+from posfeat.data.random_views import RIM, PosedCamera, ViewOptions, random_views
+from posfeat.data.relief import Relief, random_relief
+from posfeat.data.relief_scene import Plane, Scene, render, true_map
+from posfeat.data.texture import Texture
 from posfeat.options import check_options, described, nested
-from posfeat.types import Array, Array32, ImageError
+from posfeat.types import Array, ImageError
 
-MAX_INTERPOLATION_ERROR_PX = 0.02  # of surface positions between the rays that are intersected exactly, in image pixels
+STEEPEST = 0.65  # slope of the relief times tangent of a ray's incidence: below 1 the ray meets the relief once
+HIGHEST = 0.3  # of the relief, over the distance of the nearer camera; other pictures keep clear of it
+MIN_PHOTO_PX = 16
 
 
 @dataclass(frozen=True)
@@ -26,10 +31,13 @@ class SyntheticOptions:
     """How a photo becomes two views."""
 
     views: ViewOptions = nested(ViewOptions, "how different the two views may be")
-    relief_height: float = described(1.0, "height of the relief, 0 for a flat photo", low=0)
+    flat_share: float = described(0.1, "share of pairs whose photo is a plane", low=0, high=1)
+    relief_height: float = described(1.0, "scales the relief of the others", low=0)
     num_waves: int = described(4, "long waves of the relief", low=0)
     max_folds: int = described(3, "most folds of the relief", low=0)
-    flat_share: float = described(0.1, "share of pairs whose surface is a plane", low=0, high=1)
+    finite_share: float = described(0.7, "share of photos that end, another behind them; else mirrored", low=0, high=1)
+    patch_share: float = described(0.3, "share of pairs with pieces of another photo before it", low=0, high=1)
+    max_patches: int = described(3, "most such pieces", low=1)
     correspondences: bool = described(False, "also give the true position in image 1 of every pixel of image 0")
 
     def __post_init__(self) -> None:
@@ -37,162 +45,111 @@ class SyntheticOptions:
 
 
 def render_pair(
-    photo: Pixels, height: int, width: int, rng: np.random.Generator, options: SyntheticOptions = SyntheticOptions()
+    photo: Pixels,
+    height: int,
+    width: int,
+    rng: np.random.Generator,
+    options: SyntheticOptions = SyntheticOptions(),
+    others: Sequence[Pixels] = (),
 ) -> PairSample:
-    """Two views of ``photo`` (H, W, 3), each height x width, from two random cameras."""
-    if photo.ndim != 3 or photo.shape[2] != 3 or photo.dtype != np.uint8 or min(photo.shape[:2]) < 8:
-        raise ImageError(f"a photo to render must be RGB uint8 of at least 8x8 pixels, not {photo.dtype} {photo.shape}")
-    camera0, camera1 = random_views(rng, height, width, photo.shape[:2], options.views)
-    flat = rng.random() < options.flat_share
-    relief = random_relief(
-        rng, _footprint(camera0, camera1, height, width), options.num_waves, int(rng.integers(options.max_folds + 1))
-    )
-    relief = _fitted(relief.scaled(0.0 if flat else options.relief_height), (camera0, camera1), height, width)
-    pyramid = _pyramid(photo)
-    image0, image1 = (_render(pyramid, relief, camera, height, width) for camera in (camera0, camera1))
-    cam1_from_cam0 = camera1.cam_from_world @ np.linalg.inv(camera0.cam_from_world)
-    has_baseline = bool(np.linalg.norm(camera0.centre - camera1.centre) > 1e-9 * abs(camera0.centre[2]))
+    """Two views, each height x width, of ``photo`` (H, W, 3); of ``others`` the first is seen behind, the last before it."""
+    for picture in (photo, *others):
+        if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
+            raise ImageError(f"a photo to render must be RGB (H, W, 3) of uint8, not {picture.dtype} {picture.shape}")
+        if min(picture.shape[:2]) < MIN_PHOTO_PX:
+            raise ImageError(f"a photo to render must have {MIN_PHOTO_PX} pixels a side, not {picture.shape[:2]}")
+    cameras = random_views(rng, height, width, photo.shape[:2], options.views)
+    scene = random_scene(rng, photo, others, cameras, height, width, options)
+    image0, image1 = (render(scene, camera, height, width) for camera in cameras)
+    pose = cameras[1].cam_from_world @ np.linalg.inv(cameras[0].cam_from_world)
+    has_baseline = bool(np.linalg.norm(pose[:3, 3]) > 1e-9 * -cameras[0].centre[2])
     if not has_baseline:
-        cam1_from_cam0[:3, 3] = 0
-    map1_from_map0 = true_map(relief, camera0, camera1, height, width) if options.correspondences else None
-    return PairSample(
-        image0, image1, camera0.intrinsics, camera1.intrinsics, cam1_from_cam0, has_baseline, map1_from_map0
-    )
+        pose[:3, 3] = 0
+    known = true_map(scene, *cameras, height, width) if options.correspondences else None
+    return PairSample(image0, image1, cameras[0].intrinsics, cameras[1].intrinsics, pose, has_baseline, known)
 
 
-def true_map(relief: Relief, camera0: PosedCamera, camera1: PosedCamera, height: int, width: int) -> Array32:
-    """Position (H, W, 2) in image 1 of every pixel of image 0, NaN outside image 1."""
-    x, y = np.meshgrid(np.arange(width, dtype=np.float64), np.arange(height, dtype=np.float64))
-    rays = camera0.rays(x, y)
-    depth = (intersect(relief, camera0.centre, rays) - camera0.centre[2]) / rays[..., 2]
-    xy = camera1.project(camera0.centre + depth[..., None] * rays)
-    outside = (xy < -0.5).any(-1) | (xy[..., 0] > width - 0.5) | (xy[..., 1] > height - 0.5)
-    xy[outside] = np.nan
-    return xy.astype(np.float32)
-
-
-def _footprint(camera0: PosedCamera, camera1: PosedCamera, height: int, width: int) -> float:
-    """Width, on the surface, of what the closer view sees."""
-    return min(min(height, width) * -camera.centre[2] / camera.intrinsics[0, 0] for camera in (camera0, camera1))
-
-
-def _fitted(relief: Relief, cameras: tuple[PosedCamera, PosedCamera], height: int, width: int) -> Relief:
-    """The relief lowered until every ray of both cameras meets it exactly once, well in front of the camera."""
-    steepest, tallest = 0.0, 0.0
-    for camera in cameras:
-        x, y = np.meshgrid(np.linspace(-0.1 * width, 1.1 * width, 25), np.linspace(-0.1 * height, 1.1 * height, 19))
-        rays = camera.rays(x, y)
-        z_free = np.where(rays[..., 2] > 0.05, rays[..., 2], 0.05)
-        plane = camera.centre - rays * (camera.centre[2] / z_free)[..., None]
-        z, z_u, z_v = relief.height_and_slope(plane[..., 0], plane[..., 1])
-        incidence = np.hypot(rays[..., 0], rays[..., 1]) / z_free
-        steepest = max(steepest, float(np.hypot(z_u, z_v).max() * incidence.max()))
-        tallest = max(tallest, float(np.abs(z).max() / -camera.centre[2]))
-    return relief.scaled(min(1.0, 0.6 / max(steepest, 1e-9), 0.3 / max(tallest, 1e-9)))
-
-
-def _pyramid(photo: Pixels) -> list[Pixels]:
-    """The photo and its successive halves, down to a few pixels."""
-    levels = [photo]
-    while min(levels[-1].shape[:2]) >= 8 and len(levels) < 7:
-        rows, columns = levels[-1].shape[:2]
-        half = cv2.resize(levels[-1], (columns // 2, rows // 2), interpolation=cv2.INTER_AREA)
-        levels.append(np.asarray(half, dtype=np.uint8))
-    return levels
-
-
-def _render(pyramid: list[Pixels], relief: Relief, camera: PosedCamera, height: int, width: int) -> Pixels:
-    u, v = _surface_positions(relief, camera, height, width)
-    rows, columns = pyramid[0].shape[:2]
+def random_scene(
+    rng: np.random.Generator,
+    photo: Pixels,
+    others: Sequence[Pixels],
+    cameras: tuple[PosedCamera, PosedCamera],
+    height: int,
+    width: int,
+    options: SyntheticOptions,
+) -> Scene:
+    """The photo on a relief that suits the two cameras, with pictures before and behind it by chance."""
+    rows, columns = photo.shape[:2]
     side = max(rows, columns)
-    map_x = (u * side + (columns - 1) / 2).astype(np.float32)
-    map_y = (v * side + (rows - 1) / 2).astype(np.float32)
-    return sample_smoothed(pyramid, map_x, map_y)
-
-
-def _surface_positions(relief: Relief, camera: PosedCamera, height: int, width: int) -> tuple[Array, Array]:
-    """Surface coordinates of every pixel: heights are exact on a coarse grid, smooth between, and checked."""
-    centre = camera.centre
-    x, y = np.arange(width, dtype=np.float64), np.arange(height, dtype=np.float64)
-    column = camera.rays(x, np.zeros_like(x)) - camera.rays(np.zeros(1), np.zeros(1))
-    rays = camera.rays(np.zeros_like(y), y)[:, None, :] + column[None, :, :]
-    check_y, check_x = np.linspace(0, height - 1, 13).astype(int), np.linspace(0, width - 1, 17).astype(int)
-    check_rays = rays[check_y[:, None], check_x]
-    exact = intersect(relief, centre, check_rays)
-    # an error of the height moves the surface point along the ray; seen in the image the move is at most about this many pixels
-    pixels_per_height = (
-        camera.intrinsics[0, 0] * np.hypot(check_rays[..., 0], check_rays[..., 1]) / np.abs(exact - centre[2])
+    distance = min(-camera.centre[2] for camera in cameras)
+    footprint = min(min(height, width) * -camera.centre[2] / camera.intrinsics[0, 0] for camera in cameras)
+    flat, finite, patched = rng.random(3) < [options.flat_share, options.finite_share, options.patch_share]
+    num_waves, num_folds = (0, 0) if flat else (options.num_waves, int(rng.integers(options.max_folds + 1)))
+    relief = random_relief(rng, footprint, num_waves, num_folds).scaled(options.relief_height)
+    behind, before = None, []
+    if others and finite:
+        placement = _placement(rng, others[0], 0.6 * side, np.zeros(2))
+        behind = Plane(Texture(others[0]), distance * rng.uniform(0.35, 1.0), placement)
+    if others and patched:
+        depths = np.sort(distance * rng.uniform(-0.6, -0.35, int(rng.integers(1, options.max_patches + 1))))
+        before = [_random_patch(rng, others[-1], float(depth), footprint, cameras) for depth in depths]
+    return Scene(
+        photo=Texture(photo, mirrored=behind is None),
+        relief=_lowered(relief, cameras, height, width),
+        photo_to_pixels=np.array([[side, 0, (columns - 1) / 2], [0, side, (rows - 1) / 2]]),
+        before=tuple(before),
+        behind=behind,
     )
-    for stride in (8, 4, 2, 1):
-        z = _interpolated_heights(relief, camera, height, width, stride)
-        if (np.abs(z[check_y[:, None], check_x] - exact) * pixels_per_height).max() < MAX_INTERPOLATION_ERROR_PX / 2:
-            break
-    reach = (z - centre[2]) / rays[..., 2]
-    return centre[0] + reach * rays[..., 0], centre[1] + reach * rays[..., 1]
 
 
-def _interpolated_heights(relief: Relief, camera: PosedCamera, height: int, width: int, stride: int) -> Array:
-    """Height at every pixel, by cubic interpolation between rays ``stride`` pixels apart."""
-    nodes_x, weights_x = _cubic_weights(width, stride)
-    nodes_y, weights_y = _cubic_weights(height, stride)
-    x, y = np.meshgrid(nodes_x, nodes_y)
-    return weights_y @ intersect(relief, camera.centre, camera.rays(x, y)) @ weights_x.T
+def _placement(rng: np.random.Generator, picture: Pixels, pixels_per_unit: float, centre: Array) -> Array:
+    """From (u, v) to pixels of a picture whose middle hangs at ``centre``, upright or nearly so."""
+    angle = rng.normal(0, 0.1)
+    turn = pixels_per_unit * np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    middle = (np.array(picture.shape[1::-1]) - 1) / 2
+    return np.column_stack([turn, middle - turn @ centre])
 
 
-@lru_cache(maxsize=32)
-def _cubic_weights(size: int, stride: int) -> tuple[Array, Array]:
-    """Positions of the nodes around ``size`` pixels, and the (size, nodes) matrix of third-order Lagrange interpolation."""
-    count = (size - 1) // stride + 4
-    nodes: Array = (np.arange(count, dtype=np.float64) - 1) * stride
-    pixels = np.arange(size)
-    cell, t = pixels // stride, (pixels % stride) / stride
-    taps = [
-        -t * (t - 1) * (t - 2) / 6,
-        (t + 1) * (t - 1) * (t - 2) / 2,
-        -(t + 1) * t * (t - 2) / 2,
-        (t + 1) * t * (t - 1) / 6,
-    ]
-    weights = np.zeros((size, count))
-    for tap, weight in enumerate(taps):
-        weights[pixels, cell + tap] = weight
-    return nodes, weights
+def _random_patch(
+    rng: np.random.Generator,
+    picture: Pixels,
+    depth: float,
+    footprint: float,
+    cameras: tuple[PosedCamera, PosedCamera],
+) -> Plane:
+    """An elliptic or four-cornered piece of a picture, somewhere in the sight of one of the cameras."""
+    camera = cameras[int(rng.integers(2))]
+    sight = camera.rays(*(camera.intrinsics[:2, 2] * rng.uniform(0.2, 1.8, 2)))
+    centre = camera.centre[:2] + sight[:2] * (depth - camera.centre[2]) / sight[2]
+    size = int(min(picture.shape[:2]) * rng.uniform(0.25, 0.6))
+    top, left = (int(rng.integers(extent - size + 1)) for extent in picture.shape[:2])
+    piece = np.dstack([picture[top : top + size, left : left + size], _random_shape(rng, size)])
+    placement = _placement(rng, piece, size / (footprint * rng.uniform(0.12, 0.35)), centre)
+    return Plane(Texture(piece, mirrored=False), depth, placement)
 
 
-def sample_smoothed(pyramid: list[Pixels], map_x: Array32, map_y: Array32) -> Pixels:
-    """The photo at positions (pixels of level 0), from the levels that suit the local scale; beyond its rim it is mirrored."""
-    level = _level_of_detail(map_x, map_y, len(pyramid) - 1)
-    first, last = int(np.floor(level.min())), int(np.ceil(level.max()))
-    if first == last:
-        return _read_level(pyramid, first, map_x, map_y)
-    total: Array32 | None = None
-    for index in range(first, last + 1):
-        weight = np.maximum(0, 1 - np.abs(level - index))[..., None]
-        part = _read_level(pyramid, index, map_x, map_y) * weight
-        total = part if total is None else np.add(total, part, out=total)
-    assert total is not None
-    return (total + 0.5).astype(np.uint8)
+def _random_shape(rng: np.random.Generator, size: int) -> Pixels:
+    """An opaque ellipse or quadrilateral on transparent ground."""
+    alpha = np.zeros((size, size), np.uint8)
+    if rng.random() < 0.5:
+        axes = (float(size - 2), float((size - 2) * rng.uniform(0.5, 1)))
+        cv2.ellipse(alpha, ((size / 2, size / 2), axes, float(rng.uniform(0, 180))), (255,), -1, cv2.LINE_AA)
+    else:
+        corners = np.array([[0, 0], [1, 0], [1, 1], [0, 1]]) + rng.uniform(-0.2, 0.2, (4, 2))
+        cv2.fillConvexPoly(alpha, np.rint(corners.clip(0.02, 0.98) * size).astype(np.int32), (255,), cv2.LINE_AA)
+    return alpha
 
 
-def _read_level(pyramid: list[Pixels], index: int, map_x: Array32, map_y: Array32) -> Pixels:
-    rows, columns = pyramid[index].shape[:2]
-    scale_x, scale_y = np.float32(columns / pyramid[0].shape[1]), np.float32(rows / pyramid[0].shape[0])
-    half = np.float32(0.5)
-    x, y = (map_x + half) * scale_x - half, (map_y + half) * scale_y - half
-    return np.asarray(cv2.remap(pyramid[index], x, y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT), dtype=np.uint8)
-
-
-def _level_of_detail(map_x: Array32, map_y: Array32, highest: int) -> Array32:
-    """log2 of photo pixels an image pixel spans, between its longer and shorter axis, per pixel and at least 0."""
-    step = 8
-    rows, columns = map_x.shape
-    grid_y, grid_x = np.arange(0, rows, step), np.arange(0, columns, step)
-    coarse_x, coarse_y = map_x[::step, ::step], map_y[::step, ::step]
-    x_x, y_x = np.gradient(coarse_x, axis=1) / step, np.gradient(coarse_y, axis=1) / step
-    x_y, y_y = np.gradient(coarse_x, axis=0) / step, np.gradient(coarse_y, axis=0) / step
-    area = np.abs(x_x * y_y - x_y * y_x)
-    squares = x_x**2 + y_x**2 + x_y**2 + y_y**2
-    longest = np.sqrt((squares + np.sqrt(np.maximum(squares**2 - 4 * area**2, 0))) / 2)
-    span = 0.5 * longest + 0.5 * np.sqrt(area)
-    level = np.log2(np.clip(span, 1, 2**highest)).astype(np.float32)
-    full = cv2.resize(level, (len(grid_x) * step, len(grid_y) * step), interpolation=cv2.INTER_LINEAR)
-    return np.asarray(full[:rows, :columns], dtype=np.float32)
+def _lowered(relief: Relief, cameras: tuple[PosedCamera, PosedCamera], height: int, width: int) -> Relief:
+    """The relief lowered until every ray of both cameras, a little beyond the image included, meets it exactly once."""
+    steepest, tallest = 1e-9, 1e-9
+    margin = RIM * min(height, width)
+    x, y = (np.linspace(-margin, size - 1 + margin, count) for size, count in ((width, 21), (height, 17)))
+    for camera in cameras:
+        rays = camera.rays(*np.meshgrid(x, y))
+        plane = camera.centre - rays * (camera.centre[2] / rays[..., 2])[..., None]
+        z, z_u, z_v = relief.height_and_slope(plane[..., 0], plane[..., 1])
+        incidence = np.hypot(rays[..., 0], rays[..., 1]) / rays[..., 2]
+        steepest = max(steepest, float((np.hypot(z_u, z_v) * incidence).max()))
+        tallest = max(tallest, float(np.abs(z).max() / -camera.centre[2]))
+    return relief.scaled(min(1.0, STEEPEST / steepest, HIGHEST / tallest))
