@@ -108,7 +108,7 @@ class CompactDescription(nn.Module):
 
 
 class CompactDetection(nn.Module):
-    """Full-resolution keypoint logits from the frozen features (what is worth it) and the image (exactly where)."""
+    """Full-resolution keypoint scores from the frozen features (what is worth it) and the image (exactly where)."""
 
     def __init__(self, description: CompactDescription, options: CompactDetectionOptions | None = None) -> None:
         super().__init__()
@@ -131,12 +131,14 @@ class CompactDetection(nn.Module):
         coarse = F.pixel_shuffle(self.spread(features), 4)
         fine = F.relu(self.image_second(F.relu(self.image_first(image))))
         merged = F.relu(self.merge(coarse + fine))
-        return self.head(merged.float())
+        # positive as in the paper: a proposed pixel is then accepted half the time at least, so that the policy does not
+        # learn to accept nothing while matches are still mostly wrong
+        return F.softplus(self.head(merged.float()))
 
     @staticmethod
     def keypoint_scores(raw: Tensor) -> Tensor:
-        """Scores in (0, 1) of the raw map: the probability that a pixel, once proposed, is accepted as a keypoint."""
-        return raw.sigmoid()
+        """Scores in (0, 1) of the raw map: 1 - exp(-softplus(x)) is the sigmoid of x."""
+        return -torch.expm1(-raw)
 
 
 def _double(x: Tensor) -> Tensor:
