@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from posfeat import __version__
-from posfeat.cli import data, evaluate, match, train
+from posfeat.cli import data, evaluate, extract, inspect, match, train
 
 app = typer.Typer(
     name="posfeat",
@@ -21,6 +21,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("match", epilog=match.EXAMPLES)(match.match)
+app.command("extract", epilog=extract.EXAMPLES)(extract.extract)
+app.command("inspect", epilog=inspect.EXAMPLES)(inspect.inspect)
 app.command("train", epilog=train.EPILOG)(train.train)
 app.add_typer(data.app, name="data")
 app.add_typer(evaluate.app, name="evaluate")
@@ -65,6 +67,6 @@ def _message(error: Exception) -> str | None:
     return None
 
 
-def _show_warning(message: Warning | str, category: type[Warning], *_: Any) -> None:
+def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
     if issubclass(category, UserWarning):  # the others are for developers
         print(f"posfeat: warning: {message}", file=sys.stderr)

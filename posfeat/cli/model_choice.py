@@ -35,6 +35,14 @@ WeightsOption = Annotated[
 ]
 DeviceOption = Annotated[Device, typer.Option("--device", help="Where to run; auto takes the fastest there is.")]
 PrecisionOption = Annotated[Precision, typer.Option("--precision", help="Number format; auto takes the fastest.")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Any option of extraction, such as selection.nms_size=7, scales=[1,0.5] or rotations_deg=[0,90,180,270].",
+    ),
+]
 KeypointsOption = Annotated[int, typer.Option("--max-keypoints", min=1, help="The most keypoints for one image.")]
 
 
@@ -45,15 +53,16 @@ def load_model(weights: str, device: Device) -> PoSFeat:
     from posfeat.networks.checkpoint import load
     from posfeat.types import OptionsError
 
-    there = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}
-    if device.value in there and not there[device.value]():
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not there.get(device.value, True):
         raise OptionsError(f"there is no {device.value} device here; leave out --device, or give --device cpu")
     return load(weights, None if device is Device.auto else device.value)
 
 
-def extraction_options(max_keypoints: int, precision: Precision) -> ExtractionOptions:
+def extraction_options(max_keypoints: int, precision: Precision, overrides: list[str] | None) -> ExtractionOptions:
     """How images are looked at, from what was asked for on the command line."""
     from posfeat.networks.extraction import ExtractionOptions
-    from posfeat.networks.keypoint_selection import SelectionOptions
+    from posfeat.options import apply_overrides, options_from_mapping
 
-    return ExtractionOptions(selection=SelectionOptions(max_keypoints=max_keypoints), precision=precision.value)
+    asked = {"selection": {"max_keypoints": max_keypoints}, "precision": precision.value}
+    return options_from_mapping(ExtractionOptions, apply_overrides(asked, overrides or []))

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 from posfeat.data.images import IMAGE_SUFFIXES, RGB, shown
@@ -127,7 +128,7 @@ def _decoded(folder: Path, names: Sequence[str], masks: dict[str, Path]) -> Iter
     """Images in turn; while one is in use the next is read, and no more than that."""
     with ThreadPoolExecutor(1, thread_name_prefix="decode") as pool:
         coming: Future[Pixels] | None = None
-        for name, next_name in zip(names, [*names[1:], None], strict=True):
+        for name, next_name in zip_longest(names, names[1:]):
             current = coming or pool.submit(read_pixels, folder / name, masks.get(name))
             coming = None
             current.exception()  # waits

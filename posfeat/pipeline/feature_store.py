@@ -177,6 +177,10 @@ class FeatureStore(_Store):
             keypoints, torch.ones(len(keypoints)) if scores is None else scores, descriptors, (width, height)
         )
 
+    def num_keypoints(self, name: str) -> int:
+        """How many keypoints an image has, without reading them."""
+        return int(self._group(_checked_name(name), f"image {name}")["keypoints"].shape[0])
+
     def verify(self, progress: Callable[[int, int], None] | None = None) -> list[str]:
         """Read everything; a line for each image that is not as it should be."""
         return _verify(self.names(), self._problem, progress)

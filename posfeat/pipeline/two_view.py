@@ -1,4 +1,4 @@
-"""Which matches of a pair agree on one epipolar geometry: what a picture colours and a summary counts.
+"""Two photos, matched: features, matches, and which of these agree on one epipolar geometry.
 
 Cameras are unknown here, so the geometry is a fundamental matrix; a flat scene or a mere turn of the camera satisfies
 many of them, and its matches count as verified too.
@@ -6,14 +6,55 @@ many of them, and its matches count as verified too.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
+
 import numpy as np
 import numpy.typing as npt
 
+from posfeat.data.images import read_image, write_image
+from posfeat.matching import MatchOptions, match
+from posfeat.networks.extraction import ExtractionOptions
+from posfeat.networks.posfeat import PoSFeat
+from posfeat.pipeline.draw import draw_matches
 from posfeat.types import Features, Matches
 
 FEWEST_MATCHES = 8  # any seven matches agree on some geometry, so seven prove nothing
 CONFIDENCE = 0.9999
 MOST_TRIALS = 10_000
+
+
+@dataclass(frozen=True)
+class MatchedPhotos:
+    """Two photos, their features, their matches, and which of the matches (M,) the geometry bears out."""
+
+    path0: Path
+    path1: Path
+    features0: Features
+    features1: Features
+    matches: Matches
+    verified: npt.NDArray[np.bool_]
+
+    def positions(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """Positions (M, 2) of the matched keypoints in photo 0 and in photo 1."""
+        return matched_positions(self.features0, self.features1, self.matches)
+
+
+def match_photos(
+    model: PoSFeat, path0: Path, path1: Path, extraction: ExtractionOptions, matching: MatchOptions
+) -> MatchedPhotos:
+    """Features of both photos, their matches, verified."""
+    features0, features1 = (model.extract(path, options=extraction) for path in (path0, path1))
+    matches = match(features0, features1, matching)
+    inliers = verified(*matched_positions(features0, features1, matches))
+    return MatchedPhotos(path0, path1, features0, features1, matches, inliers)
+
+
+def write_match_picture(path: Path, matched: MatchedPhotos) -> None:
+    """Both photos side by side with their matches."""
+    caption = f"{len(matched.matches)} matches, {int(matched.verified.sum())} of them fit one epipolar geometry (green)"
+    photos = read_image(matched.path0), read_image(matched.path1)
+    write_image(path, draw_matches(*photos, *matched.positions(), matched.verified, caption))
 
 
 def matched_positions(

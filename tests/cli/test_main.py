@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -10,13 +12,7 @@ from posfeat import __version__
 from posfeat.cli import app, main
 from posfeat.types import ImageError
 
-
-def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    """Run the command line in this process; its exit code."""
-    monkeypatch.setattr("sys.argv", ["posfeat", *arguments])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    return int(stopped.value.code or 0)
+Posfeat = Callable[..., Any]
 
 
 @pytest.fixture
@@ -33,27 +29,22 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
     return errors
 
 
-def test_version(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(monkeypatch, "--version") == 0
-    assert capsys.readouterr().out.strip() == __version__
+def test_version(posfeat: Posfeat) -> None:
+    assert posfeat("--version").out.strip() == __version__
 
 
-def test_an_error_of_ours_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], failing: list[BaseException]
-) -> None:
+def test_an_error_of_ours_is_one_line(posfeat: Posfeat, failing: list[BaseException]) -> None:
     failing.append(ImageError("a.jpg is cut off:\n  copy it again"))
-    assert run(monkeypatch, "fail") == 2
-    assert capsys.readouterr().err == (
-        "posfeat: warning: mind the step\nposfeat: error: a.jpg is cut off: copy it again\n"
-    )
+    run = posfeat("fail")
+    assert run.code == 2
+    assert run.err == "posfeat: warning: mind the step\nposfeat: error: a.jpg is cut off: copy it again\n"
 
 
-def test_an_error_of_the_system_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], failing: list[BaseException]
-) -> None:
+def test_an_error_of_the_system_is_one_line(posfeat: Posfeat, failing: list[BaseException]) -> None:
     failing.append(OSError(28, "No space left on device", "matches.h5"))
-    assert run(monkeypatch, "fail") == 2
-    assert capsys.readouterr().err.endswith("posfeat: error: No space left on device: matches.h5\n")
+    run = posfeat("fail")
+    assert run.code == 2
+    assert run.err.endswith("posfeat: error: No space left on device: matches.h5\n")
 
 
 def test_a_mistake_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, failing: list[BaseException]) -> None:
@@ -71,14 +62,21 @@ def test_debugging_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, failing:
         main()
 
 
-def test_ctrl_c_is_quiet(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], failing: list[BaseException]
-) -> None:
+def test_ctrl_c_is_quiet(posfeat: Posfeat, failing: list[BaseException]) -> None:
     failing.append(KeyboardInterrupt())
-    assert run(monkeypatch, "fail") == 130
-    assert "Traceback" not in capsys.readouterr().err
+    run = posfeat("fail")
+    assert run.code == 130
+    assert "Traceback" not in run.err
 
 
-def test_a_misspelt_option_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(monkeypatch, "match", "--max-keypoint", "5", "a.jpg", "b.jpg") == 2
-    assert "--max-keypoint" in capsys.readouterr().err
+def test_a_misspelt_option_is_named(posfeat: Posfeat) -> None:
+    run = posfeat("match", "--max-keypoint", "5", "a.jpg", "b.jpg")
+    assert run.code == 2
+    assert "--max-keypoint" in run.err
+
+
+def test_a_device_that_is_not_there(posfeat: Posfeat, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    run = posfeat("match", "a.jpg", "b.jpg", "--device", "cuda")
+    assert run.code == 2
+    assert run.err == ("posfeat: error: there is no cuda device here; leave out --device, or give --device cpu\n")
