@@ -32,25 +32,37 @@ def essential_from_pose(cam1_from_cam0: Annotated[Tensor, "*batch 4 4"]) -> Anno
     return cross_matrix(cam1_from_cam0[..., :3, 3]) @ cam1_from_cam0[..., :3, :3]
 
 
-def fundamental_from_cameras(intrinsics0: Annotated[Tensor, "*batch 3 3"], intrinsics1: Annotated[Tensor, "*batch 3 3"], cam1_from_cam0: Annotated[Tensor, "*batch 4 4"]) -> Annotated[Tensor, "*batch 3 3"]:
+def fundamental_from_cameras(
+    intrinsics0: Annotated[Tensor, "*batch 3 3"],
+    intrinsics1: Annotated[Tensor, "*batch 3 3"],
+    cam1_from_cam0: Annotated[Tensor, "*batch 4 4"],
+) -> Annotated[Tensor, "*batch 3 3"]:
     """F = K1^-T E K0^-1, scaled to unit Frobenius norm (zero where there is no baseline)."""
     essential = essential_from_pose(cam1_from_cam0)
     fundamental = torch.linalg.inv(intrinsics1).transpose(-1, -2) @ essential @ torch.linalg.inv(intrinsics0)
     norm = torch.linalg.matrix_norm(fundamental)[..., None, None]
-    return torch.where(norm > 0, fundamental / norm.clamp(min=torch.finfo(norm.dtype).tiny), torch.zeros_like(fundamental))
+    return torch.where(
+        norm > 0, fundamental / norm.clamp(min=torch.finfo(norm.dtype).tiny), torch.zeros_like(fundamental)
+    )
 
 
-def epipolar_lines(fundamental: Annotated[Tensor, "*batch 3 3"], xy0: Annotated[Tensor, "*batch points 2"]) -> Annotated[Tensor, "*batch points 3"]:
+def epipolar_lines(
+    fundamental: Annotated[Tensor, "*batch 3 3"], xy0: Annotated[Tensor, "*batch points 2"]
+) -> Annotated[Tensor, "*batch points 3"]:
     """Unit-normal lines in image 1 of points of image 0."""
     homogeneous = torch.cat([xy0, torch.ones_like(xy0[..., :1])], dim=-1)
     lines = homogeneous @ fundamental.transpose(-1, -2)
     normal = lines[..., :2].norm(dim=-1, keepdim=True)
     # relative to the line's own size, so that the scale of F does not matter
     degenerate = normal <= 1e-12 * (1 + lines[..., 2:].abs())
-    return torch.where(degenerate, torch.zeros_like(lines), lines / torch.where(degenerate, torch.ones_like(normal), normal))
+    return torch.where(
+        degenerate, torch.zeros_like(lines), lines / torch.where(degenerate, torch.ones_like(normal), normal)
+    )
 
 
-def signed_distance(lines: Annotated[Tensor, "*batch 3"], xy: Annotated[Tensor, "*batch 2"]) -> Annotated[Tensor, "*batch"]:
+def signed_distance(
+    lines: Annotated[Tensor, "*#batch 3"], xy: Annotated[Tensor, "*#batch 2"]
+) -> Annotated[Tensor, "*#batch"]:
     """Signed distance in pixels of points to unit-normal lines (shapes broadcast)."""
     return lines[..., 0] * xy[..., 0] + lines[..., 1] * xy[..., 1] + lines[..., 2]
 
@@ -74,16 +86,24 @@ def clip_lines(lines: Annotated[Tensor, "*batch 3"], height: int, width: int) ->
     return LineSegments(*(torch.where(valid.unsqueeze(-1), p, torch.zeros_like(p)) for p in (start, end)), valid)
 
 
-def symmetric_epipolar_distance(fundamental: Annotated[Tensor, "*batch 3 3"], xy0: Annotated[Tensor, "*batch points 2"], xy1: Annotated[Tensor, "*batch points 2"]) -> tuple[Annotated[Tensor, "*batch points"], Annotated[Tensor, "*batch points"]]:
+def symmetric_epipolar_distance(
+    fundamental: Annotated[Tensor, "*batch 3 3"],
+    xy0: Annotated[Tensor, "*batch points 2"],
+    xy1: Annotated[Tensor, "*batch points 2"],
+) -> tuple[Annotated[Tensor, "*batch points"], Annotated[Tensor, "*batch points"]]:
     """Distance in image 0 and in image 1 of matched points to each other's lines; infinite where there is no line."""
     distances = []
     for matrix, source, target in ((fundamental.transpose(-1, -2), xy1, xy0), (fundamental, xy0, xy1)):
         lines = epipolar_lines(matrix, source)
         missing = lines[..., :2].abs().sum(-1) == 0
-        distances.append(torch.where(missing, torch.full_like(lines[..., 0], float("inf")), signed_distance(lines, target).abs()))
+        distances.append(
+            torch.where(missing, torch.full_like(lines[..., 0], float("inf")), signed_distance(lines, target).abs())
+        )
     return distances[0], distances[1]
 
 
-def has_baseline(cam1_from_cam0: Annotated[Tensor, "*batch 4 4"], scene_depth: float | Tensor = 1.0, minimum_ratio: float = 1e-3) -> Annotated[Tensor, "*batch"]:
+def has_baseline(
+    cam1_from_cam0: Annotated[Tensor, "*batch 4 4"], scene_depth: float | Tensor = 1.0, minimum_ratio: float = 1e-3
+) -> Annotated[Tensor, "*batch"]:
     """Whether the cameras are far enough apart, relative to the scene's depth, for epipolar lines to mean anything."""
     return cam1_from_cam0[..., :3, 3].norm(dim=-1) > minimum_ratio * scene_depth

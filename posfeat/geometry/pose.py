@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 
-def pose_from_rotation_translation(rotation: Annotated[Tensor, "*batch 3 3"], translation: Annotated[Tensor, "*batch 3"]) -> Annotated[Tensor, "*batch 4 4"]:
+def pose_from_rotation_translation(
+    rotation: Annotated[Tensor, "*batch 3 3"], translation: Annotated[Tensor, "*batch 3"]
+) -> Annotated[Tensor, "*batch 4 4"]:
     """The 4x4 matrix of x -> R x + t."""
     top = torch.cat([rotation, translation.unsqueeze(-1)], dim=-1)
     bottom = torch.zeros_like(top[..., :1, :])
@@ -22,7 +24,9 @@ def invert_pose(pose: Annotated[Tensor, "*batch 4 4"]) -> Annotated[Tensor, "*ba
     return pose_from_rotation_translation(rotation_t, -(rotation_t @ pose[..., :3, 3:]).squeeze(-1))
 
 
-def relative_pose(cam0_from_world: Annotated[Tensor, "*batch 4 4"], cam1_from_world: Annotated[Tensor, "*batch 4 4"]) -> Annotated[Tensor, "*batch 4 4"]:
+def relative_pose(
+    cam0_from_world: Annotated[Tensor, "*batch 4 4"], cam1_from_world: Annotated[Tensor, "*batch 4 4"]
+) -> Annotated[Tensor, "*batch 4 4"]:
     """cam1_from_cam0 of two posed cameras."""
     return cam1_from_world @ invert_pose(cam0_from_world)
 
@@ -34,7 +38,14 @@ def camera_centre(cam_from_world: Annotated[Tensor, "*batch 4 4"]) -> Annotated[
 
 def rotation_angle_deg(rotation: Annotated[Tensor, "*batch 3 3"]) -> Annotated[Tensor, "*batch"]:
     """Angle of a rotation in degrees, exact near 0 and near 180."""
-    skew = torch.stack([rotation[..., 2, 1] - rotation[..., 1, 2], rotation[..., 0, 2] - rotation[..., 2, 0], rotation[..., 1, 0] - rotation[..., 0, 1]], dim=-1)
+    skew = torch.stack(
+        [
+            rotation[..., 2, 1] - rotation[..., 1, 2],
+            rotation[..., 0, 2] - rotation[..., 2, 0],
+            rotation[..., 1, 0] - rotation[..., 0, 1],
+        ],
+        dim=-1,
+    )
     trace = rotation.diagonal(dim1=-2, dim2=-1).sum(-1)
     return torch.rad2deg(torch.atan2(skew.norm(dim=-1), trace - 1))
 
@@ -44,7 +55,9 @@ def vector_angle_deg(a: Annotated[Tensor, "*batch 3"], b: Annotated[Tensor, "*ba
     return torch.rad2deg(torch.atan2(torch.linalg.cross(a, b).norm(dim=-1), (a * b).sum(-1)))
 
 
-def pose_error_deg(estimated: Annotated[Tensor, "*batch 4 4"], true: Annotated[Tensor, "*batch 4 4"]) -> tuple[Annotated[Tensor, "*batch"], Annotated[Tensor, "*batch"]]:
+def pose_error_deg(
+    estimated: Annotated[Tensor, "*batch 4 4"], true: Annotated[Tensor, "*batch 4 4"]
+) -> tuple[Annotated[Tensor, "*batch"], Annotated[Tensor, "*batch"]]:
     """Rotation error and translation direction error (0..180) of a relative pose, in degrees."""
     rotation = rotation_angle_deg(estimated[..., :3, :3].transpose(-1, -2) @ true[..., :3, :3])
     return rotation, vector_angle_deg(estimated[..., :3, 3], true[..., :3, 3])
@@ -53,7 +66,17 @@ def pose_error_deg(estimated: Annotated[Tensor, "*batch 4 4"], true: Annotated[T
 def rotation_from_quaternion(wxyz: Annotated[Tensor, "*batch 4"]) -> Annotated[Tensor, "*batch 3 3"]:
     """Rotation matrix of a quaternion of any non-zero length, scalar first (COLMAP's files)."""
     w, x, y, z = (wxyz / wxyz.norm(dim=-1, keepdim=True)).unbind(-1)
-    rows = [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y), 2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x), 2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)]
+    rows = [
+        1 - 2 * (y * y + z * z),
+        2 * (x * y - w * z),
+        2 * (x * z + w * y),
+        2 * (x * y + w * z),
+        1 - 2 * (x * x + z * z),
+        2 * (y * z - w * x),
+        2 * (x * z - w * y),
+        2 * (y * z + w * x),
+        1 - 2 * (x * x + y * y),
+    ]
     return torch.stack(rows, dim=-1).reshape(*wxyz.shape[:-1], 3, 3)
 
 
