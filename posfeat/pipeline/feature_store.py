@@ -114,12 +114,12 @@ class _Store:
         return self._file.create_group(name)
 
     def _check_settings(self, settings: Mapping[str, Any]) -> None:
-        known = self.settings
-        for key in settings:
-            if key in known and known[key] != json.loads(json.dumps(settings[key])):
+        known, wanted = _flat(self.settings), _flat(json.loads(json.dumps(settings)))
+        for key, value in wanted.items():
+            if key in known and known[key] != value:
                 self.close()
                 raise StoreError(
-                    f"{self.path} was made with {key}={known[key]!r}, not {settings[key]!r}; "
+                    f"{self.path} was made with {key}={known[key]!r}, not {value!r}; "
                     "use the same settings, or another output file"
                 )
 
@@ -295,6 +295,14 @@ def _create(path: Path, kind: str, settings: Mapping[str, Any]) -> None:
         os.replace(part, path)
     except OSError as error:
         raise StoreError(f"cannot create {path}: {error.strerror or error}; choose another place") from None
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Settings by their full names, such as extraction.selection.nms_size."""
+    flat: dict[str, Any] = {}
+    for key, value in settings.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+    return flat
 
 
 def _entries(group: h5py.Group, marker: str, prefix: str = "") -> Iterator[str]:
