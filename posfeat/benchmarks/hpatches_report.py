@@ -93,10 +93,10 @@ def _curves(methods: Sequence[MethodResult], whole: bool) -> Section:
     published = published_methods() if whole else []
     panels: dict[str, list[Curve]] = {}
     for index, split in enumerate(splits):
-        grey = [Curve(f"{method.name} (published)", method.mma[split], True) for method in published]
-        panels[split] = grey + [Curve(result.method, result.splits[index].mma) for result in methods]
+        dashed = [Curve(method.name, method.mma[split], True) for method in published]
+        panels[split] = dashed + [Curve(result.method, result.splits[index].mma) for result in methods]
     text = (
-        "Grey: the twelve curves that the paper's authors published, by the same protocol on the same 108 sequences."
+        "Thin and dashed: the twelve curves that the paper's authors published, by the same protocol on the same 108 sequences."
         if whole
         else "The published curves are not drawn, as they belong to the 108 sequences of HPatches."
     )

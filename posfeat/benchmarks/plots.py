@@ -33,14 +33,15 @@ _COLOURS = (
     "#17becf",
     "#8c564b",
     "#e377c2",
-    "#7f7f7f",
+    "#000000",
     "#bcbd22",
 )
+_DASHES = ((4, 2), (1, 1.5))
 
 
 @dataclass(frozen=True)
 class Curve:
-    """MMA at 1..10 px of one method; published ones are drawn thin and grey behind those of the run."""
+    """MMA at 1..10 px of one method; published ones are drawn thin and dashed."""
 
     name: str
     mma: tuple[float, ...]
@@ -62,7 +63,7 @@ def mma_curves(panels: dict[str, list[Curve]]) -> bytes:
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncols=min(6, len(labels)), fontsize=8, frameon=False)
     lines = -(-len(labels) // 6)
-    figure.tight_layout(rect=(0, 0.07 * lines / rows, 1, 1))
+    figure.tight_layout(rect=(0, 0.06 * (lines + 0.5) / rows, 1, 1))
     return _as_bytes(figure, "svg")
 
 
@@ -90,19 +91,15 @@ def matches_by_error(image0: RGB, image1: RGB, xy0: Tensor, xy1: Tensor, errors_
 
 
 def _draw_panel(axis: Any, title: str, curves: Sequence[Curve]) -> None:
-    shades = iter(np.linspace(0.75, 0.35, max(1, sum(curve.published for curve in curves))))
-    styles = ("-", "--", ":", "-.")
-    thin = thick = 0
-    for curve in curves:
-        if curve.published:
-            axis.plot(
-                MMA_THRESHOLDS_PX, curve.mma, styles[thin % 4], color=str(next(shades)), linewidth=1, label=curve.name
-            )
-            thin += 1
-        else:
-            colour = _COLOURS[thick % len(_COLOURS)]
-            axis.plot(MMA_THRESHOLDS_PX, curve.mma, color=colour, linewidth=2, label=curve.name, zorder=3)
-            thick += 1
+    """Those of this run thick and solid, the published ones thin and dashed behind them."""
+    published = [curve for curve in curves if curve.published]
+    measured = [curve for curve in curves if not curve.published]
+    for index, curve in enumerate(published):
+        colour, dashes = _COLOURS[index % len(_COLOURS)], _DASHES[index // len(_COLOURS) % len(_DASHES)]
+        axis.plot(MMA_THRESHOLDS_PX, curve.mma, color=colour, dashes=dashes, linewidth=1, alpha=0.8, label=curve.name)
+    for index, curve in enumerate(measured):
+        colour = _COLOURS[index % len(_COLOURS)]
+        axis.plot(MMA_THRESHOLDS_PX, curve.mma, color=colour, linewidth=2.2, label=curve.name, zorder=3)
     axis.set(title=title, xlabel="threshold [px]", xlim=(1, 10), ylim=(0, 1), xticks=MMA_THRESHOLDS_PX)
     axis.grid(alpha=0.3)
 
