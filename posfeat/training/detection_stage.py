@@ -8,8 +8,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from posfeat.geometry.camera import infinite_homography
+from posfeat.geometry.pixels import pixel_from_cell, pixel_grid
+from posfeat.geometry.pose import invert_pose
 from posfeat.losses.epipolar_reward import pose_constraint
+from posfeat.losses.epipolar_targets import epipolar_targets
+from posfeat.losses.expected_reward import ExpectedReward, ExpectedRewardOptions, expected_reward_loss
 from posfeat.losses.keypoint_policy import KeypointSample, sample_keypoints
+from posfeat.losses.line_to_window import SearchOptions, search_line_to_window
 from posfeat.losses.match_distribution import unit_descriptors
 from posfeat.losses.policy_gradient import PolicyGradientOptions, policy_gradient_loss
 from posfeat.networks.posfeat import PoSFeat
@@ -24,6 +30,8 @@ class DetectionOptions:
 
     cell_px: int = described(8, "at most one keypoint is drawn in each cell of this size (g_k)", low=2)
     policy: PolicyGradientOptions = nested(PolicyGradientOptions, "policy gradient")
+    policy_weight: float = described(1.0, "weight of the policy gradient", low=0)
+    expected: ExpectedRewardOptions = nested(ExpectedRewardOptions, "exact expectation on pairs without baseline")
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -65,7 +73,8 @@ def detection_loss(
     learn_descriptors: bool = False,
 ) -> StageLoss:
     """The loss, from score maps and descriptor maps of all images 0 followed by all images 1."""
-    views = zip(scores.chunk(2), maps.descriptors.float().chunk(2), strict=True)
+    descriptors = maps.descriptors.float()
+    views = zip(scores.chunk(2), descriptors.chunk(2), strict=True)
     (sample0, descriptors0), (sample1, descriptors1) = (
         _draw(*view, options.cell_px, generators, stride) for view in views
     )
@@ -78,7 +87,37 @@ def detection_loss(
         "right_matches": float(result.num_right.mean()),
         "wrong_matches": float(result.num_wrong.mean()),
     }
-    return StageLoss(result.loss.mean(), metrics)
+    loss = options.policy_weight * result.loss.mean()
+    if options.expected.weight > 0 and not bool(batch.has_baseline.all()):
+        expected = _expected_reward(scores, descriptors.detach(), batch, options, stride)
+        loss = loss + options.expected.weight * expected.loss.sum() / len(batch.image0)
+        metrics["found_again"] = float(expected.found_again.mean())
+    return StageLoss(loss, metrics)
+
+
+def _expected_reward(
+    scores: Tensor, descriptors: Tensor, batch: PairBatch, options: DetectionOptions, stride: int
+) -> ExpectedReward:
+    """The expected reward of the pairs without baseline, both ways round."""
+    one_place = (~batch.has_baseline).nonzero().squeeze(1)
+    both = torch.cat([one_place, one_place + len(batch.image0)])
+    turned = torch.cat([one_place + len(batch.image0), one_place])
+    intrinsics = torch.cat([batch.intrinsics0, batch.intrinsics1])
+    poses = torch.cat([batch.cam1_from_cam0, invert_pose(batch.cam1_from_cam0)])
+    cameras = (intrinsics[both], intrinsics[turned], poses[both])
+    height, width = scores.shape[-2:]
+    cell = options.cell_px
+    centres = pixel_from_cell(pixel_grid(height // cell, width // cell), cell).reshape(1, -1, 2)
+    xy = centres.expand(len(both), -1, -1).to(scores.device)
+    no_baseline = torch.zeros(len(both), dtype=torch.bool, device=scores.device)
+    targets = epipolar_targets(xy, *cameras, no_baseline, height, width)
+    search = SearchOptions(line_points=2, noise="none", temperature=options.policy.temperature)
+    band_px = options.expected.mass_band_px
+    with torch.no_grad():
+        found = search_line_to_window(descriptors[both], descriptors[turned], xy, targets, search, stride, band_px)
+    reliability = torch.where(targets.valid, found.log_mass.exp(), torch.zeros_like(found.log_mass))
+    homography = infinite_homography(*(part.double() for part in cameras))
+    return expected_reward_loss(scores[both], scores[turned], homography, reliability, cell, options.expected)
 
 
 def _draw(
