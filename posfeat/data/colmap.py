@@ -59,7 +59,7 @@ def read_colmap(model_dir: Path, image_dir: Path) -> list[View]:
         images = list((_images_bin if binary else _images_txt)(model_dir / f"images.{end}"))
         points_path = model_dir / f"points3D.{end}"
         ids, points = (_points_bin if binary else _points_txt)(points_path) if points_path.is_file() else _no_points()
-    except (ValueError, IndexError, struct.error, UnicodeDecodeError) as error:
+    except (ValueError, IndexError, OverflowError, MemoryError, struct.error) as error:
         raise DataError(f"COLMAP model {model_dir} is damaged or cut off: {error}") from error
     return [_view(image, cameras, ids, points, model_dir, image_dir) for image in sorted(images, key=lambda i: i.id)]
 
@@ -187,9 +187,14 @@ def _images_bin(path: Path) -> Iterator[_Image]:
 def _points_bin(path: Path) -> tuple[npt.NDArray[np.int64], Array]:
     """Every point: id, xyz, colour, error, then a track whose length differs."""
     data = path.read_bytes()
+    head = struct.Struct("<Q3d3BdQ")
     (count,) = struct.unpack_from("<Q", data)
+    if count * head.size > len(data):
+        raise ValueError(f"{path.name} is too short for {count} points")
     ids, points, at = np.zeros(count, dtype=np.int64), np.zeros((count, 3)), 8
     for row in range(count):
-        ids[row], *points[row], _, _, _, _, length = struct.unpack_from("<Q3d3BdQ", data, at)
-        at += struct.calcsize("<Q3d3BdQ") + 8 * length
+        ids[row], *points[row], _, _, _, _, length = head.unpack_from(data, at)
+        at += head.size + 8 * length
+    if at > len(data):
+        raise ValueError(f"{path.name} ends inside a track")
     return _sorted_points(ids, points)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from posfeat.geometry.distortion import NUM_DISTORTION_PARAMS, distort_points, undistort_points
+from posfeat.geometry.distortion import FISHEYE_MODELS, NUM_DISTORTION_PARAMS, distort_points, undistort_points
 from posfeat.geometry.pixels import COLMAP_OFFSET_PX, pixel_grid
 from posfeat.types import Array, Array32, Camera, DataError
 
@@ -81,7 +81,7 @@ def pinhole_camera(
 
 def is_distorted(camera: Camera) -> bool:
     """Whether the photo differs from a pinhole photo."""
-    return camera.model in ("SIMPLE_FISHEYE", "FISHEYE", "EUCM") or any(camera.distortion)
+    return camera.model in FISHEYE_MODELS or camera.model == "EUCM" or any(camera.distortion)
 
 
 def project_points(camera: Camera, points: Array) -> Array:

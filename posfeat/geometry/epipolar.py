@@ -82,8 +82,9 @@ def clip_lines(lines: Annotated[Tensor, "*batch 3"], height: int, width: int) ->
     between = (steep | ((foot >= 0) & (foot <= high))).all(dim=-1)
     valid = between & (leave > enter) & (lines[..., :2].abs().sum(-1) > 0)
     enter, leave = (torch.where(valid, t, torch.zeros_like(t)).unsqueeze(-1) for t in (enter, leave))
-    start, end = foot + enter * direction, foot + leave * direction
-    return LineSegments(*(torch.where(valid.unsqueeze(-1), p, torch.zeros_like(p)) for p in (start, end)), valid)
+    start = torch.where(valid.unsqueeze(-1), foot + enter * direction, torch.zeros_like(foot))
+    end = torch.where(valid.unsqueeze(-1), foot + leave * direction, torch.zeros_like(foot))
+    return LineSegments(start, end, valid)
 
 
 def symmetric_epipolar_distance(
