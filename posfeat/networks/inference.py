@@ -17,6 +17,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torch.utils.hooks import RemovableHandle
 
 from posfeat.data.images import normalise
+from posfeat.networks.paper_inference import use_cheaper_algebra
 from posfeat.types import DenseFeatures
 
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
@@ -66,6 +67,8 @@ def inference_copy(module: nn.Module, dtype: torch.dtype, probe: Tensor) -> nn.M
     """
     fast = copy.deepcopy(module).eval().requires_grad_(False)
     _fold_batch_norms(fast, probe)
+    if probe.device.type == "cpu":  # accelerators have multiplications to spare, and would pay for many small steps
+        use_cheaper_algebra(fast)
     fast = fast.to(dtype=dtype, memory_format=torch.channels_last)
 
     def keep_float32(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
