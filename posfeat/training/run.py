@@ -33,6 +33,7 @@ class StartOptions:
     """What the networks start from."""
 
     weights: str | None = described(None, "a checkpoint to go on from (the detection stage needs one)")
+    description: str | None = described(None, "a checkpoint whose description network replaces that of ``weights``")
     imagenet: str | None = described(None, "ImageNet weights for the paper's encoder")
     note: str = described("", "what these weights are, for the model card")
 
@@ -150,15 +151,23 @@ def _starting_model(options: RunOptions) -> PoSFeat:
     model = build_model(options.model)
     start = options.start
     if start.weights is not None:
-        loaded = load_checkpoint(Path(start.weights))
-        if loaded.options != options.model:
-            raise CheckpointError(f"{start.weights} holds other networks than the options ask for: {loaded.options}")
-        model.load_state_dict(loaded.state_dict())
+        model.load_state_dict(_same_networks(start.weights, options.model).state_dict())
+    if start.description is not None:
+        described_by = _same_networks(start.description, options.model)
+        model.description.load_state_dict(described_by.description.state_dict())
     if start.imagenet is not None:
         if not isinstance(model.description, PaperDescription):
             raise OptionsError("start.imagenet is for the paper's encoder; the compact network has none")
         load_imagenet_encoder(start.imagenet, model.description)
     return model
+
+
+def _same_networks(path: str, wanted: ModelOptions) -> PoSFeat:
+    """The model of a checkpoint, which must have the networks that the options ask for."""
+    loaded = load_checkpoint(Path(path))
+    if loaded.options != wanted:
+        raise CheckpointError(f"{path} holds other networks than the options ask for: {loaded.options}")
+    return loaded
 
 
 def _validation_data(options: RunOptions, sources: Any, workers: Workers) -> tuple[list[PairBatch], list[PairBatch]]:
