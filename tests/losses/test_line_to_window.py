@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from benches.line_to_window import direct_search, problem
-from tests.losses.perfect_features import perfect_pair
 
+from benches.line_to_window import direct_search, problem
 from posfeat.geometry.pixels import inside_image
 from posfeat.geometry.pose import invert_pose, pose_from_rotation_translation, rotation_from_axis_angle
 from posfeat.losses.epipolar_loss import certainty_weights, epipolar_loss
@@ -15,6 +14,7 @@ from posfeat.losses.line_contrast import line_contrast_loss
 from posfeat.losses.line_to_window import SearchOptions, search_line_to_window
 from posfeat.losses.query_points import grid_query_points
 from posfeat.losses.similarity_pass import normalised_rows
+from tests.losses.perfect_features import perfect_pair
 
 EXACT = SearchOptions(line_points=200, window=0.3, noise="symmetric")
 

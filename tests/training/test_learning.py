@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from posfeat.networks.checkpoint import load_checkpoint
 from posfeat.training.detection_stage import description_fingerprint
 from posfeat.training.distributed import Workers

@@ -15,11 +15,12 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from safetensors.torch import load_file
+
 from posfeat.options import options_to_mapping
 from posfeat.training.distributed import Workers
 from posfeat.training.run import run_stage
 from posfeat.types import OptionsError
-from safetensors.torch import load_file
 
 ROOT = Path(__file__).parents[2]
 QUICK = ("data.height=64", "data.width=96", "validation.pairs=4", "loop.precision=fp32", "loop.average=0.9")

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.training.conftest import CONFIGS
 
 from posfeat.networks.checkpoint import load_checkpoint
 from posfeat.training.distributed import Workers
 from posfeat.training.run import build_stage, read_run_options, run_stage
 from posfeat.types import DataError, OptionsError
+from tests.training.conftest import CONFIGS
 
 QUICK = ("data.height=64", "data.width=96", "validation.pairs=4", "loop.steps=2", "loop.precision=fp32")
 
