@@ -20,6 +20,7 @@ from safetensors.torch import load_file, save_file
 
 from posfeat.benchmarks.baselines import Method
 from posfeat.data.images import image_size, read_image
+from posfeat.pipeline.feature_store import FeatureStore
 from posfeat.types import Features, StoreError
 
 _FORMAT = "1"  # of a cache entry; another number makes all old entries unknown
@@ -86,6 +87,28 @@ class NpzFolder:
             raise StoreError(f"{found[0]}: not a feature file with keypoints and descriptors ({error})") from error
 
 
+class HlocFile:
+    """Features in a file of hloc's layout, ours or another tool's, under names relative to the data set's folder."""
+
+    def __init__(self, path: Path, root: Path) -> None:
+        self.name = path.stem
+        self.fingerprint = f"feature file {path.name} sha256 {_digest_of_file(path)}"
+        self._store, self._root = FeatureStore(path), root
+
+    def features_of(self, image_path: Path) -> Features:
+        relative = image_path.relative_to(self._root)
+        inside_images = Path(*relative.parts[1:]) if relative.parts[0] == "images" else relative
+        name = next((n.as_posix() for n in (relative, inside_images) if n.as_posix() in self._store), None)
+        if name is None:
+            raise StoreError(
+                f"{self._store.path}: no image {relative}; names in it are relative to the data set's folder"
+            )
+        found = self._store.read(name)
+        order = found.scores.argsort(descending=True, stable=True)
+        unit = F.normalize(found.descriptors[order], dim=-1)
+        return Features(found.keypoints[order], found.scores[order], unit, found.image_size)
+
+
 def _features_of_arrays(
     keypoints: np.ndarray, scores: np.ndarray | None, descriptors: np.ndarray, image_path: Path
 ) -> Features:
@@ -95,6 +118,14 @@ def _features_of_arrays(
     order = ranks.argsort(descending=True, stable=True)
     unit = F.normalize(torch.from_numpy(np.ascontiguousarray(descriptors, dtype=np.float32)), dim=-1)
     return Features(positions[order], ranks[order], unit[order], image_size(image_path))
+
+
+def _digest_of_file(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(2**22):
+            digest.update(block)
+    return digest.hexdigest()[:16]
 
 
 def _read_entry(path: Path) -> Features | None:

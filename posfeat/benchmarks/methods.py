@@ -2,7 +2,7 @@
 
     default            the weights that are shipped            checkpoint.safetensors   other weights of ours
     rootsift disk ...  the peers of baselines.py               sift+default             our descriptors at SIFT's keypoints
-    folder/            .npz files in D2-Net's layout
+    features.h5        a feature file in hloc's layout         folder/                  .npz files in D2-Net's layout
 
 ``@2048`` behind any of them but files asks for that many keypoints instead of the run's number.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from posfeat.benchmarks.baselines import PEERS, RGB, Method, RootSift, peer
-from posfeat.benchmarks.feature_sources import CachedMethod, FeatureSource, NpzFolder
+from posfeat.benchmarks.feature_sources import CachedMethod, FeatureSource, HlocFile, NpzFolder
 from posfeat.networks.checkpoint import load
 from posfeat.networks.extraction import ExtractionOptions
 from posfeat.networks.inference import choose_dtype
@@ -45,6 +45,8 @@ def open_method(text: str, setting: MethodSetting) -> FeatureSource:
     if number and not number.isdecimal():
         raise OptionsError(f"method {text!r}: what follows @ is a number of keypoints")
     path = Path(spec)
+    if path.suffix in (".h5", ".hdf5") and path.is_file():
+        return HlocFile(path, setting.root)
     if path.is_dir() and any(path.rglob("*.npz")):
         return NpzFolder(path, setting.root)
     max_keypoints = int(number) if number else setting.max_keypoints

@@ -7,6 +7,11 @@ import pytest
 import torch
 
 from posfeat.benchmarks.feature_sources import CachedMethod, NpzFolder
+from posfeat.benchmarks.methods import MethodSetting, Ours, open_method
+from posfeat.networks.checkpoint import ModelCard, save_checkpoint
+from posfeat.networks.extraction import ExtractionOptions
+from posfeat.networks.posfeat import ModelOptions, PoSFeat, build_model
+from posfeat.pipeline.feature_store import FeatureStore
 from posfeat.types import Features, StoreError
 from tests.benchmarks.miniature_sequences import HEIGHT, WIDTH, photo, write_ppm, write_sequence
 
@@ -80,6 +85,52 @@ def test_d2_net_files_beside_or_under_another_root(tmp_path: Path) -> None:
     assert features.keypoints.tolist() == [[3, 4], [1, 2]]  # best first
     assert torch.allclose(features.descriptors, torch.tensor([[0.0, 1.0], [0.6, 0.8]]))
     assert features.image_size == (WIDTH, HEIGHT)
+
+
+def test_hloc_files_are_read_by_names_relative_to_the_data(tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    write_sequence(root / "v_wall")
+    descriptors = torch.tensor([[3.0, 4.0], [0.0, 2.0]])
+    features = Features(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([0.1, 0.9]), descriptors, (WIDTH, HEIGHT))
+    with FeatureStore(tmp_path / "other.h5", "a") as store:
+        store.write("v_wall/1.ppm", features)
+    source = open_method(str(tmp_path / "other.h5"), MethodSetting(root, 10, ExtractionOptions()))
+    found = source.features_of(root / "v_wall" / "1.ppm")
+    assert source.name == "other"
+    assert found.keypoints.tolist() == [[3, 4], [1, 2]]
+    assert torch.allclose(found.descriptors, torch.tensor([[0.0, 1.0], [0.6, 0.8]]))
+    with pytest.raises(StoreError, match=r"v_wall/2\.ppm"):
+        source.features_of(root / "v_wall" / "2.ppm")
+
+
+def a_model() -> PoSFeat:
+    torch.manual_seed(0)
+    return build_model(ModelOptions()).eval()
+
+
+def test_another_weight_or_option_is_another_fingerprint() -> None:
+    model, options = a_model(), ExtractionOptions()
+    first = Ours("a", model, options).fingerprint
+    assert Ours("b", a_model(), options).fingerprint == first
+    assert Ours("a", model, ExtractionOptions(scales=(1.0, 0.5))).fingerprint != first
+    with torch.no_grad():
+        next(model.parameters()).view(-1)[0] += 1e-3
+    assert Ours("a", model, options).fingerprint != first
+
+
+def test_a_checkpoint_and_its_descriptors_at_sift_keypoints_are_methods(tmp_path: Path) -> None:
+    write_ppm(tmp_path / "a.ppm", photo(0, width=128, height=96))
+    card = ModelCard(name="fresh")
+    save_checkpoint(tmp_path / "fresh.safetensors", a_model(), card)
+    setting = MethodSetting(tmp_path, 40, ExtractionOptions(), device="cpu")
+    checkpoint = tmp_path / "fresh.safetensors"
+    ours = open_method(f"{checkpoint}@20", setting)
+    assert ours.name == "fresh@20"
+    assert len(ours.features_of(tmp_path / "a.ppm")) <= 20
+    described = open_method(f"sift+{checkpoint}", setting).features_of(tmp_path / "a.ppm")
+    sift = open_method("rootsift", setting).features_of(tmp_path / "a.ppm")
+    assert torch.equal(described.keypoints, sift.keypoints)
+    assert described.descriptors.shape == (len(sift), 128)
 
 
 def test_a_missing_or_damaged_feature_file_says_which(tmp_path: Path) -> None:
