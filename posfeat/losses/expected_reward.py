@@ -3,11 +3,13 @@
 Two images taken from one place are related by the rotation K1 R K0^-1, which sends each pixel x to one pixel x'. The
 expected reward of the policy is then a sum over pixels that can be written down:
 
-    E = sum_x P_kp(x) [ (1 + c) m(x) sum_y P_kp(y) r(|y - x'|) - c ]
+    E = sum_x P_kp(x) [ s(x) - c S ],    s(x) = m(x) sum_y P_kp(y) r(|y - x'|)
 
 where r falls from 1 at no distance to 0 over about a pixel, m(x) is how surely the frozen descriptors match x at x' (their
-softmax mass near it), and c is the cost of a keypoint that comes to nothing. Its gradient is exact and dense, where a
-drawn set of keypoints meets a keypoint of the other image by luck at first; it pays for coincidence to the pixel.
+softmax mass near it), and S is the mean success s of the policy's keypoints as it is now: a keypoint that does worse than a
+share c of the mean loses its place. A fixed cost would empty the image at first, when nothing is found again. The
+gradient is exact and dense, where a drawn keypoint meets one of the other image by luck; it pays for coincidence to the
+pixel.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ class ExpectedRewardOptions:
 
     weight: float = described(0.0, "weight beside the policy gradient; 0: only the paper's loss", low=0)
     reach_px: float = described(0.8, "distance over which the reward of two keypoints falls off", low=0.1)
-    cost: float = described(0.2, "what a keypoint that is not found again costs", low=0)
+    cost: float = described(0.7, "keypoints that succeed less than this share of the mean lose their place", low=0)
     mass_band_px: float = described(6.0, "how near the true point the descriptors' softmax mass must fall", low=1)
 
     def __post_init__(self) -> None:
@@ -62,10 +64,12 @@ def expected_reward_loss(
     met = F.grid_sample(nearby, grid.to(nearby.dtype), padding_mode="zeros", align_corners=False)
     trust = _spread(reliability, height, width, cell_px)
     seen = visible[:, None].to(probability0)
-    gain = probability0 * seen * ((1 + options.cost) * trust * met - options.cost)
-    kept = (probability0 * seen).sum(dim=(1, 2, 3)).detach().clamp(min=1e-6)
-    found = (probability0 * seen * met).sum(dim=(1, 2, 3)).detach() / kept
-    return ExpectedReward(-gain.sum(dim=(1, 2, 3)) / reliability.shape[1], found)
+    chosen = probability0 * seen
+    success = trust * met
+    count = chosen.detach().sum(dim=(1, 2, 3)).clamp(min=1e-6)
+    mean = ((chosen * success).detach().sum(dim=(1, 2, 3)) / count).view(-1, 1, 1, 1)
+    gain = (chosen * (success - options.cost * mean)).sum(dim=(1, 2, 3))
+    return ExpectedReward(-gain / reliability.shape[1], (chosen * met).detach().sum(dim=(1, 2, 3)) / count)
 
 
 def keypoint_probability(
