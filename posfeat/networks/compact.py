@@ -116,10 +116,11 @@ class CompactDetection(nn.Module):
         features, image = options.feature_channels, options.image_channels
         self.reduce = ConvNorm(description.dim + description.stem_channels, features, 1)
         self.mix = ConvNorm(features, features, 3)
-        self.spread = nn.Conv2d(features, image * 16, 1)
+        self.worth = nn.Conv2d(features, image, 1)
         self.image_first = ConvNorm(3, image, 3)
         self.image_second = ConvNorm(image, image, 3)
-        self.merge = ConvNorm(image, image, 3)
+        self.merge_first = ConvNorm(image, image, 3)
+        self.merge_second = ConvNorm(image, image, 3)
         self.head = nn.Conv2d(image, 1, 1)
 
     def forward(
@@ -127,10 +128,15 @@ class CompactDetection(nn.Module):
     ) -> Annotated[Tensor, "batch 1 height width"]:
         descriptors = F.normalize(maps.descriptors.detach(), dim=1) * maps.descriptors.shape[1] ** 0.5
         features = torch.cat([descriptors.to(maps.stem.dtype), maps.stem.detach()], dim=1)
-        features = F.relu(self.mix(F.relu(self.reduce(features))))
-        coarse = F.pixel_shuffle(self.spread(features), 4)
-        fine = F.relu(self.image_second(F.relu(self.image_first(image))))
-        merged = F.relu(self.merge(coarse + fine))
+        # enlarged smoothly: only the image's own branch, which moves with the image to the pixel, can say exactly where
+        worth = F.interpolate(
+            self.worth(F.relu(self.mix(F.relu(self.reduce(features))))),
+            size=image.shape[-2:],
+            mode="bilinear",
+            align_corners=False,
+        )
+        where = F.relu(self.image_second(F.relu(self.image_first(image))))
+        merged = F.relu(self.merge_second(F.relu(self.merge_first(where + worth))))
         # positive as in the paper: a proposed pixel is then accepted half the time at least, so that the policy does not
         # learn to accept nothing while matches are still mostly wrong
         return F.softplus(self.head(merged.float()))
