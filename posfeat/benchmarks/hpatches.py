@@ -84,10 +84,13 @@ def read_sequence(folder: Path) -> HomographySequence:
     )
 
 
-def check_layout(root: Path) -> tuple[list[str], list[str]]:
+def holds_sequences(root: Path) -> bool:
+    """Whether any folder under ``root`` holds homographies."""
+    return any(_maps_of(folder) for folder in root.iterdir() if folder.is_dir())
+
+
+def check_sequences(root: Path) -> tuple[list[str], list[str]]:
     """What was found, and what is wrong, as sentences; nothing is wrong where the second list is empty."""
-    if not root.is_dir():
-        return [], [f"{root}: no such folder. {HOW_TO_GET}"]
     sequences: list[HomographySequence] = []
     problems: list[str] = []
     for folder in _sequence_folders(root):
@@ -95,8 +98,6 @@ def check_layout(root: Path) -> tuple[list[str], list[str]]:
             sequences.append(read_sequence(folder))
         except DataError as error:
             problems.append(str(error))
-    if not sequences and not problems:
-        return [], [f"{root}: no image sequences here. {HOW_TO_GET}"]
     by_change: dict[str, int] = {}
     for sequence in sequences:
         by_change[sequence.change] = by_change.get(sequence.change, 0) + 1

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 
@@ -33,14 +34,18 @@ def read_pose_pairs(root: Path, pair_list: Path | None = None, neighbours: int |
         raise DataError(f"{root}: no such folder; {HOW_TO_GET}")
     if pair_list is not None:
         return read_pair_list(pair_list, root)
-    views = read_strecha(root) if _camera_files(root) else None
-    if views is None and neighbours is None:
+    if neighbours is None and not _camera_files(root):
         pairs = read_pairs(root, _ALL_LISTED)
     else:
-        pairs = neighbouring_pairs(views or read_posed(root), neighbours or 1)
+        pairs = neighbouring_pairs(read_views(root), neighbours or 1)
     if not pairs:
         raise DataError(f"{root}: no pairs of posed images; {HOW_TO_GET}")
     return pairs
+
+
+def read_views(root: Path, report: Callable[[str], None] | None = None) -> list[View]:
+    """Every posed photo under ``root``; ``report`` gets a line about every one whose picture is missing."""
+    return read_strecha(root) if root.is_dir() and _camera_files(root) else read_posed(root, report=report)
 
 
 def neighbouring_pairs(views: list[View], furthest: int) -> list[Pair]:

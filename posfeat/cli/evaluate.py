@@ -90,7 +90,7 @@ def pose(
 
 
 def _check(root: Path) -> None:
-    from posfeat.benchmarks.hpatches import check_layout
+    from posfeat.benchmarks.layouts import check_layout
 
     found, problems = check_layout(root)
     for line in found:

@@ -3,10 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from posfeat.matching import match
 
 from posfeat.benchmarks.homography_scores import score_sequences, summarise
-from posfeat.benchmarks.hpatches import check_layout, hpatches_names, read_sequences
+from posfeat.benchmarks.hpatches import hpatches_names, read_sequences
+from posfeat.benchmarks.layouts import check_layout
+from posfeat.matching import match
 from posfeat.types import DataError
 from tests.benchmarks.miniature_sequences import HOMOGRAPHIES, KnownFeatures, write_sequence
 
@@ -64,7 +65,7 @@ def test_absent_data_says_how_to_get_it(tmp_path: Path) -> None:
     for root in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(DataError, match="hpatches-sequences-release"):
             read_sequences(root)
-        assert "hpatches-sequences-release" in check_layout(root)[1][0]
+        assert "hpatches-sequences-release" in " ".join(check_layout(root)[1])
 
 
 def test_check_counts_and_names_what_is_missing(tmp_path: Path) -> None:

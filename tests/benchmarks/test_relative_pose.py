@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from posfeat.benchmarks.layouts import check_layout
 from posfeat.benchmarks.pose_pairs import neighbouring_pairs, read_pair_list, read_pose_pairs
 from posfeat.benchmarks.relative_pose import score_pose_pairs, summarise_poses
 from posfeat.benchmarks.robust_estimation import estimate_relative_pose, has_poselib
@@ -95,6 +96,16 @@ def test_scenes_are_not_paired_with_each_other(tmp_path: Path) -> None:
     assert len(pairs) == 6
     assert all(pair.view0.scene == pair.view1.scene for pair in pairs)
     assert neighbouring_pairs([], 3) == []
+
+
+def test_check_counts_posed_photos_and_names_missing_ones(tmp_path: Path) -> None:
+    write_colmap_scene(tmp_path / "a")
+    write_colmap_scene(tmp_path / "b")
+    assert check_layout(tmp_path) == (["8 posed photos in 2 scenes, for posfeat evaluate pose"], [])
+    (tmp_path / "b" / "images" / NAMES[0]).unlink()
+    found, problems = check_layout(tmp_path)
+    assert found == ["7 posed photos in 2 scenes, for posfeat evaluate pose"]
+    assert len(problems) == 1
 
 
 def test_what_is_wrong_is_said(tmp_path: Path) -> None:

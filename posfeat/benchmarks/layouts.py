@@ -1,0 +1,28 @@
+"""Does a data set lie as a benchmark needs it? What was found, and what is wrong, in sentences."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from posfeat.benchmarks.hpatches import HOW_TO_GET as HOW_TO_GET_SEQUENCES
+from posfeat.benchmarks.hpatches import check_sequences, holds_sequences
+from posfeat.benchmarks.pose_pairs import HOW_TO_GET as HOW_TO_GET_POSED
+from posfeat.benchmarks.pose_pairs import read_views
+from posfeat.types import PosfeatError
+
+
+def check_layout(root: Path) -> tuple[list[str], list[str]]:
+    """What was found under ``root``, and what is wrong; nothing is wrong where the second list is empty."""
+    if root.is_dir() and holds_sequences(root):
+        return check_sequences(root)
+    problems: list[str] = []
+    try:
+        views = read_views(root, problems.append)
+    except PosfeatError as error:
+        return [], [
+            f"neither image sequences nor posed photos: {error}",
+            f"for posfeat evaluate hpatches: {HOW_TO_GET_SEQUENCES}",
+            f"for posfeat evaluate pose: {HOW_TO_GET_POSED}",
+        ]
+    scenes = {view.scene for view in views}
+    return [f"{len(views)} posed photos in {len(scenes)} scenes, for posfeat evaluate pose"], problems
