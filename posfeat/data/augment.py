@@ -65,8 +65,9 @@ def _toned_and_coloured(image: Pixels, rng: np.random.Generator, options: Photom
         contrast = np.exp(rng.normal(0, 0.25 * strength))
         brightness = rng.normal(0, 0.1 * strength)
     if rng.random() < options.harsh_tone_share:
-        gamma *= np.exp(rng.uniform(0.5, 1.1) * rng.choice([-1.0, 1.0]) * strength)
-        brightness += rng.uniform(-0.25, 0.25) * strength
+        darker = rng.choice([-1.0, 1.0])
+        gamma *= np.exp(darker * rng.uniform(0.5, 1.1) * strength)
+        brightness += darker * rng.uniform(-0.05, 0.2) * strength  # the other way, lest nothing be left
     balance, saturation, hue = np.ones(3), 1.0, 0.0
     if rng.random() < options.colour_share:
         balance = np.exp(rng.normal(0, 0.1 * strength, 3))
@@ -133,7 +134,7 @@ def _occluded(image: Pixels, rng: np.random.Generator, other: Pixels | None, str
 def _blurred(image: Pixels, rng: np.random.Generator, strength: float) -> Pixels:
     """Gaussian, or along a line: kernels are symmetric about their centre, so nothing moves."""
     if rng.random() < 0.6:
-        sigma = float(np.exp(rng.uniform(np.log(0.4), np.log(1.0 + 1.2 * strength))))
+        sigma = float(np.exp(rng.uniform(np.log(0.4), np.log(1.0 + 2.0 * strength))))
         return np.asarray(cv2.GaussianBlur(image, (0, 0), sigma, borderType=cv2.BORDER_REFLECT), dtype=np.uint8)
     return np.asarray(
         cv2.filter2D(
@@ -167,7 +168,7 @@ def _noisy(image: Pixels, rng: np.random.Generator, strength: float) -> Pixels:
 
 
 def _compressed(image: Pixels, rng: np.random.Generator, strength: float) -> Pixels:
-    lowest = max(5.0, 90 - 75 * strength)
+    lowest = max(5.0, 90 - 80 * strength)
     quality = int(np.exp(rng.uniform(np.log(lowest), np.log(95))))
     encoded = cv2.imencode(".jpg", image[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, quality])[1]
     decoded = np.asarray(cv2.imdecode(encoded, cv2.IMREAD_COLOR), dtype=np.uint8)
