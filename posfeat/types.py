@@ -112,11 +112,14 @@ class PairBatch:
 
 @dataclass(frozen=True)
 class DescriptionMaps:
-    """What a description network gives: the descriptor map before L2 normalisation, and an early map for the detector."""
+    """What a description network gives: the descriptor map before L2 normalisation, and an early map for the detector.
+
+    ``coarse`` is for the coarse-to-fine search only.
+    """
 
     descriptors: Annotated[Tensor, "batch dim map_height map_width"]
     stem: Annotated[Tensor, "batch channels map_height map_width"]
-    coarse: Annotated[Tensor, "batch dim coarse_height coarse_width"] | None = None  # for the coarse-to-fine search only
+    coarse: Annotated[Tensor, "batch dim coarse_height coarse_width"] | None = None
 
 
 @dataclass(frozen=True)

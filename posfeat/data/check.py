@@ -278,11 +278,11 @@ def judge_pair(pair: Pair, xy0: Array, xy1: Array, options: CheckOptions) -> Pai
 def _verdict(
     agreeing_errors: Array, num_matches: int, num_consistent: int, limit_px: float, options: CheckOptions
 ) -> Verdict:
-    num_agreeing = len(agreeing_errors)
-    # beside repetitive content many matches follow another geometry, but those that agree then do so closely
-    closely = _median(agreeing_errors) < limit_px / 4
+    num_agreeing, error_px = len(agreeing_errors), _median(agreeing_errors)
     enough = num_agreeing >= options.min_matches and num_agreeing >= options.min_agreeing_share * num_matches
-    if enough and (closely or num_agreeing >= num_consistent / 2):
+    # matches that lie anywhere within the limit do not agree; beside repetitive content, where many matches follow
+    # another geometry, those that agree must do so closely
+    if enough and error_px < limit_px / (2 if num_agreeing >= num_consistent / 2 else 4):
         return "confirmed"
     if num_consistent >= options.min_contradicting and num_consistent >= options.min_agreeing_share * num_matches:
         return "refuted"

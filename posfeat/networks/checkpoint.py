@@ -169,8 +169,9 @@ def load_published(
 def load_imagenet_encoder(path: str | Path, network: PaperDescription) -> None:
     """Start the encoder from ImageNet weights with torchvision's key names (``.safetensors`` or ``.pth``).
 
-    Further layers in the file (layer4, fc) are left out. The file does not say which convolution carries the stride:
-    weights of the Caffe model want ``encoder_stride="conv1x1"`` in the network's options.
+    Further layers in the file (layer4, fc) are left out, and statistics beyond the range of a 16-bit file are taken as
+    the largest number it can hold: an infinite variance would silence its channel for good. The file does not say which
+    convolution carries the stride: weights of the Caffe model want ``encoder_stride="conv1x1"`` in the network's options.
     """
     path = Path(path)
     if path.suffix == ".safetensors":
@@ -179,7 +180,7 @@ def load_imagenet_encoder(path: str | Path, network: PaperDescription) -> None:
     else:
         state = _read_pickle(path)
     wanted = network.encoder.state_dict()
-    _load_state(network.encoder, {key: value for key, value in state.items() if key in wanted}, path)
+    _load_state(network.encoder, {key: _within_range(value) for key, value in state.items() if key in wanted}, path)
 
 
 def _stored(tensor: Tensor, half: bool) -> Tensor:
@@ -188,6 +189,11 @@ def _stored(tensor: Tensor, half: bool) -> Tensor:
         return tensor
     small = tensor.half()
     return small if bool(torch.isfinite(small).all()) else tensor
+
+
+def _within_range(tensor: Tensor) -> Tensor:
+    """A 16-bit tensor's overflows brought back to the end of its range."""
+    return tensor.clamp(max=torch.finfo(tensor.dtype).max) if tensor.dtype == torch.float16 else tensor
 
 
 def _load_state(module: nn.Module, state: Mapping[str, Tensor], path: Path) -> None:

@@ -69,7 +69,7 @@ def inference_copy(module: nn.Module, dtype: torch.dtype, probe: Tensor) -> nn.M
     _fold_batch_norms(fast, probe)
     if probe.device.type == "cpu":  # accelerators have multiplications to spare, and would pay for many small steps
         use_cheaper_algebra(fast)
-    fast = fast.to(dtype=dtype, memory_format=torch.channels_last)
+    fast.to(dtype=dtype, memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def keep_float32(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         if inputs[0].dtype == torch.float32:

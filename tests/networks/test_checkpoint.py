@@ -227,6 +227,7 @@ def test_imagenet_encoder(suffix: str, tmp_path: Path) -> None:
     source, network = (PaperDescription(SMALL.paper_description) for _ in range(2))
     state = {key: value.half() for key, value in source.encoder.state_dict().items()}
     state |= {"fc.weight": torch.zeros(2, 2), "layer4.0.conv1.weight": torch.zeros(1)}
+    state["bn1.running_var"][3] = float("inf")  # a variance above 65504 in a 16-bit file
     path = tmp_path / f"resnet18{suffix}"
     save_file(state, path) if suffix == ".safetensors" else torch.save(state, path)
     decoder = network.conv_fine.conv.weight.clone()
@@ -235,6 +236,7 @@ def test_imagenet_encoder(suffix: str, tmp_path: Path) -> None:
         network.encoder.layer3[1].conv2.weight, source.encoder.layer3[1].conv2.weight, atol=1e-3, rtol=1e-2
     )
     assert network.encoder.conv1.weight.dtype == torch.float32
+    assert float(network.encoder.bn1.running_var[3]) == 65504
     assert torch.equal(network.conv_fine.conv.weight, decoder)
 
 
