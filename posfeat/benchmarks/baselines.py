@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from posfeat.matching import MatchOptions
 from posfeat.types import Array32, Features, MissingExtraError
 
 RGB = npt.NDArray[np.uint8]
@@ -35,6 +36,9 @@ class Method(Protocol):
 
     @property
     def fingerprint(self) -> str: ...
+
+    @property
+    def own_matching(self) -> MatchOptions: ...  # as its authors match, for runs that ask for it
 
     def extract(self, image: RGB, max_keypoints: int) -> Features: ...
 
@@ -60,6 +64,7 @@ class RootSift:
     """OpenCV's SIFT with its defaults; descriptors are the square roots of the L1-normalised ones."""
 
     name = "rootsift"
+    own_matching = MatchOptions(ratio=0.8)
 
     def __init__(self) -> None:
         self.fingerprint = f"rootsift opencv {cv2.__version__}"
@@ -74,6 +79,8 @@ class RootSift:
 
 class BinaryFeatures:
     """OpenCV's ORB or AKAZE with their defaults; bits become +-1, whose cosine falls as the Hamming distance grows."""
+
+    own_matching = MatchOptions()
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -104,6 +111,7 @@ class Disk:
     """DISK trained with depth: kornia's network, windows of 5 px, no threshold, zero padding to multiples of 16."""
 
     name = "disk"
+    own_matching = MatchOptions()
 
     def __init__(self) -> None:
         kornia_feature = _kornia_feature(self.name)
@@ -122,6 +130,7 @@ class XFeat:
     """XFeat with its own settings (threshold 0.05, windows of 5 px): kornia's network, the published weights."""
 
     name = "xfeat"
+    own_matching = MatchOptions(min_similarity=0.82)
 
     def __init__(self) -> None:
         kornia_feature = _kornia_feature(self.name)
@@ -139,6 +148,7 @@ class Aliked:
     """ALIKED-N16 with its own settings (threshold 0.2, windows of 5 px): kornia's network, the published weights."""
 
     name = "aliked"
+    own_matching = MatchOptions()
 
     def __init__(self) -> None:
         kornia_feature = _kornia_feature(self.name)

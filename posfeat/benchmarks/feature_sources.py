@@ -20,6 +20,7 @@ from safetensors.torch import load_file, save_file
 
 from posfeat.benchmarks.baselines import Method
 from posfeat.data.images import image_size, read_image
+from posfeat.matching import MatchOptions
 from posfeat.pipeline.feature_store import FeatureStore
 from posfeat.types import Features, StoreError
 
@@ -27,13 +28,15 @@ _FORMAT = "1"  # of a cache entry; another number makes all old entries unknown
 
 
 class FeatureSource(Protocol):
-    """Features by image file, and names for reports."""
+    """Features by image file, and a name for reports."""
 
-    @property
-    def name(self) -> str: ...
+    name: str
 
     @property
     def fingerprint(self) -> str: ...
+
+    @property
+    def own_matching(self) -> MatchOptions: ...
 
     def features_of(self, image_path: Path) -> Features: ...
 
@@ -44,6 +47,7 @@ class CachedMethod:
     def __init__(self, method: Method, max_keypoints: int, cache: Path | None) -> None:
         self.name = method.name
         self.fingerprint = f"{method.fingerprint}, {max_keypoints} keypoints"
+        self.own_matching = method.own_matching
         self._method, self._max_keypoints, self._cache = method, max_keypoints, cache
 
     def features_of(self, image_path: Path) -> Features:
@@ -69,6 +73,8 @@ class NpzFolder:
     For ``root/graf/1.ppm`` it reads the only file of ``folder/graf/`` whose name is 1.ppm and an ending, or 1.npz.
     """
 
+    own_matching = MatchOptions()
+
     def __init__(self, folder: Path, root: Path) -> None:
         self.name = folder.name
         self.fingerprint = f"npz files {folder.name}"
@@ -89,6 +95,8 @@ class NpzFolder:
 
 class HlocFile:
     """Features in a file of hloc's layout, ours or another tool's, under names relative to the data set's folder."""
+
+    own_matching = MatchOptions()
 
     def __init__(self, path: Path, root: Path) -> None:
         self.name = path.stem

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +19,15 @@ from posfeat.benchmarks.homography_scores import (
 from posfeat.benchmarks.hpatches import HomographySequence, read_sequences
 from posfeat.benchmarks.hpatches_report import Example, HomographyResults, MethodResult, write_homography_report
 from posfeat.benchmarks.robust_estimation import estimate_homography, has_poselib
-from posfeat.benchmarks.run import Progress, ProgressFor, RunOptions, measure_methods, provenance_of, without_progress
-from posfeat.matching import match
+from posfeat.benchmarks.run import (
+    Progress,
+    ProgressFor,
+    RunOptions,
+    matcher_of,
+    measure_methods,
+    provenance_of,
+    without_progress,
+)
 
 EXAMPLE_TARGET = 2  # image 4 of 6: neither the easiest pair nor the hardest
 
@@ -37,12 +43,24 @@ def run_hpatches(
 ) -> HomographyResults:
     """Score all methods on the sequences under ``root`` and write the report to ``output``."""
     sequences = read_sequences(root)
+    results, examples = score_methods(root, sequences, options, progress_for)
+    write_homography_report(output, results, sequences, examples)
+    return results
+
+
+def score_methods(
+    root: Path,
+    sequences: Sequence[HomographySequence],
+    options: RunOptions,
+    progress_for: ProgressFor = without_progress,
+) -> tuple[HomographyResults, list[Example]]:
+    """The numbers of all methods, and an example of each kind of change for each of them."""
     files = (file for sequence in sequences for file in (*sequence.images, *sequence.homography_files))
     provenance = provenance_of(options, root, files)
-    matcher = functools.partial(match, options=options.matching)
     estimate = estimate_homography if has_poselib() else None
 
     def measure(source: FeatureSource, progress: Progress | None) -> _Measured:
+        matcher = matcher_of(options, source)
         pairs = score_sequences(sequences, source.features_of, matcher, estimate, progress)
         return _Measured(pairs, list(_examples(sequences, source, matcher)))
 
@@ -51,10 +69,8 @@ def run_hpatches(
         MethodResult(one.method, one.fingerprint, one.seconds, summarise(one.result.pairs), one.result.pairs)
         for one in measured
     ]
-    results = HomographyResults(provenance, methods, skipped)
     examples = [example for one in measured for example in one.result.examples]
-    write_homography_report(output, results, sequences, examples)
-    return results
+    return HomographyResults(provenance, methods, skipped), examples
 
 
 def _examples(sequences: Sequence[HomographySequence], source: FeatureSource, matcher: Matcher) -> Iterator[Example]:

@@ -4,7 +4,8 @@
     rootsift disk ...  the peers of baselines.py               sift+default             our descriptors at SIFT's keypoints
     features.h5        a feature file in hloc's layout         folder/                  .npz files in D2-Net's layout
 
-``@2048`` behind any of them but files asks for that many keypoints instead of the run's number.
+``@2048`` behind any of them but files asks for that many keypoints instead of the run's number, ``name=`` before any of
+them names it in the report. What stands before a plus, ``sift``, a peer or a checkpoint, only says where to describe.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import torch
 
 from posfeat.benchmarks.baselines import PEERS, RGB, Method, RootSift, peer
 from posfeat.benchmarks.feature_sources import CachedMethod, FeatureSource, HlocFile, NpzFolder
+from posfeat.matching import MatchOptions
 from posfeat.networks.checkpoint import load
 from posfeat.networks.extraction import ExtractionOptions
 from posfeat.networks.inference import choose_dtype
@@ -25,7 +27,6 @@ from posfeat.networks.posfeat import PoSFeat
 from posfeat.types import Features, OptionsError
 
 _CODE_THAT_EXTRACTS = ("networks", "geometry", "data/images.py", "data/image_header.py")
-_SIFT_KEYPOINTS = "sift+"
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,11 @@ class MethodSetting:
 
 def open_method(text: str, setting: MethodSetting) -> FeatureSource:
     """The features that ``text`` asks for; MissingExtraError where something must be installed first."""
+    name, equals, named = text.partition("=")
+    if equals and not Path(text.partition("@")[0]).exists():
+        source = open_method(named, setting)
+        source.name = name
+        return source
     spec, _, number = text.partition("@")
     if number and not number.isdecimal():
         raise OptionsError(f"method {text!r}: what follows @ is a number of keypoints")
@@ -56,20 +62,32 @@ def open_method(text: str, setting: MethodSetting) -> FeatureSource:
 
 
 def _method(spec: str, setting: MethodSetting) -> Method:
-    if spec in PEERS:
-        return peer(spec)
-    weights = spec.removeprefix(_SIFT_KEYPOINTS)
-    if weights != "default" and not Path(weights).exists():
-        raise OptionsError(
-            f"method {spec!r} is neither a file nor one of default, {', '.join(PEERS)}, {_SIFT_KEYPOINTS}default"
-        )
+    whole = _whole_method(spec, setting)
+    if whole is not None:
+        return whole
+    for at in (index for index, letter in enumerate(spec) if letter == "+"):
+        ours = _ours(spec[at + 1 :], setting)
+        keypoints = RootSift() if spec[:at] == "sift" else _whole_method(spec[:at], setting)
+        if ours is not None and keypoints is not None:
+            return DescribedKeypoints("sift" if spec[:at] == "sift" else keypoints.name, keypoints, ours)
+    raise OptionsError(f"method {spec!r} is neither a file nor one of default, {', '.join(PEERS)}, sift+default")
+
+
+def _whole_method(spec: str, setting: MethodSetting) -> Method | None:
+    return peer(spec) if spec in PEERS else _ours(spec, setting)
+
+
+def _ours(weights: str, setting: MethodSetting) -> Ours | None:
+    if weights != "default" and not (weights and Path(weights).exists()):
+        return None
     name = weights if weights == "default" else Path(weights).stem
-    ours = Ours(name, load(weights, setting.device), setting.extraction)
-    return OursAtSiftKeypoints(ours) if spec.startswith(_SIFT_KEYPOINTS) else ours
+    return Ours(name, load(weights, setting.device), setting.extraction)
 
 
 class Ours:
     """A model of this project."""
+
+    own_matching = MatchOptions()
 
     def __init__(self, name: str, model: PoSFeat, extraction: ExtractionOptions) -> None:
         self.name = name
@@ -82,16 +100,18 @@ class Ours:
         return self.model.extract(image, max_keypoints, options=self.extraction)
 
 
-class OursAtSiftKeypoints:
-    """Our descriptors at the keypoints of OpenCV's SIFT: what the description network is worth without our detector."""
+class DescribedKeypoints:
+    """Our descriptors at another method's keypoints: what either is worth without the other."""
 
-    def __init__(self, ours: Ours) -> None:
-        self._ours, self._sift = ours, RootSift()
-        self.name = f"{_SIFT_KEYPOINTS}{ours.name}"
-        self.fingerprint = f"{self._sift.fingerprint} keypoints, {ours.fingerprint}"
+    own_matching = MatchOptions()
+
+    def __init__(self, keypoints_name: str, keypoints: Method, ours: Ours) -> None:
+        self._keypoints, self._ours = keypoints, ours
+        self.name = f"{keypoints_name}+{ours.name}"
+        self.fingerprint = f"{keypoints.fingerprint} keypoints, {ours.fingerprint}"
 
     def extract(self, image: RGB, max_keypoints: int) -> Features:
-        found = self._sift.extract(image, max_keypoints)
+        found = self._keypoints.extract(image, max_keypoints)
         described = self._ours.model.describe(image, found.keypoints, options=self._ours.extraction)
         return dataclasses.replace(described, scores=found.scores)
 

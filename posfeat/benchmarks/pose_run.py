@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +12,15 @@ from posfeat.benchmarks.provenance import Provenance
 from posfeat.benchmarks.relative_pose import PoseScore, PoseSummary, score_pose_pairs, summarise_poses
 from posfeat.benchmarks.report import Section, Table, write_report
 from posfeat.benchmarks.robust_estimation import estimate_relative_pose
-from posfeat.benchmarks.run import Progress, ProgressFor, RunOptions, measure_methods, provenance_of, without_progress
-from posfeat.matching import match
+from posfeat.benchmarks.run import (
+    Progress,
+    ProgressFor,
+    RunOptions,
+    matcher_of,
+    measure_methods,
+    provenance_of,
+    without_progress,
+)
 from posfeat.types import Pair
 
 _PROTOCOL = (
@@ -56,9 +62,9 @@ def run_poses(
     """Score all methods on the pairs under ``root`` and write the report to ``output``."""
     pairs = read_pose_pairs(root, pair_list, neighbours)
     provenance = provenance_of(options, root, _images(pairs))
-    matcher = functools.partial(match, options=options.matching)
 
     def measure(source: FeatureSource, progress: Progress | None) -> list[PoseScore]:
+        matcher = matcher_of(options, source)
         return score_pose_pairs(pairs, source.features_of, matcher, estimate_relative_pose, progress)
 
     measured, skipped = measure_methods(options, root, measure, progress_for)

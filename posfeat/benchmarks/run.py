@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shlex
 import sys
@@ -13,9 +14,10 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from posfeat.benchmarks.feature_sources import FeatureSource
+from posfeat.benchmarks.homography_scores import Matcher
 from posfeat.benchmarks.methods import MethodSetting, open_method
 from posfeat.benchmarks.provenance import Provenance, data_fingerprint, gather_provenance
-from posfeat.matching import MatchOptions
+from posfeat.matching import MatchOptions, match
 from posfeat.networks.extraction import ExtractionOptions
 from posfeat.options import apply_overrides, options_from_mapping, options_to_mapping
 from posfeat.types import MissingExtraError, OptionsError
@@ -38,7 +40,8 @@ class RunOptions:
     max_keypoints: int
     cache: Path | None = None
     extraction: ExtractionOptions = field(default_factory=ExtractionOptions)
-    matching: MatchOptions = field(default_factory=MatchOptions)
+    matching: MatchOptions | None = field(default_factory=MatchOptions)  # None: each method's own
+    device: str | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -63,7 +66,7 @@ def measure_methods(
     progress_for: ProgressFor = without_progress,
 ) -> tuple[list[Measured[Result]], dict[str, str]]:
     """Measure one method after another; the second result says which were left out, and why."""
-    setting = MethodSetting(root, options.max_keypoints, options.extraction, options.cache)
+    setting = MethodSetting(root, options.max_keypoints, options.extraction, options.cache, options.device)
     measured: list[Measured[Result]] = []
     skipped: dict[str, str] = {}
     for name in options.methods:
@@ -79,12 +82,17 @@ def measure_methods(
     return measured, skipped
 
 
+def matcher_of(options: RunOptions, source: FeatureSource) -> Matcher:
+    """How a method's features are matched in this run."""
+    return functools.partial(match, options=options.matching or source.own_matching)
+
+
 def provenance_of(options: RunOptions, root: Path, files: Iterable[Path]) -> Provenance:
     """Where the numbers of a run that begins now will come from."""
     plain = {
         "max_keypoints": options.max_keypoints,
         "extraction": options_to_mapping(options.extraction),
-        "matching": options_to_mapping(options.matching),
+        "matching": "each method's own" if options.matching is None else options_to_mapping(options.matching),
     }
     command = shlex.join(["posfeat", *sys.argv[1:]])
     return gather_provenance(command, plain, data_fingerprint(root, files), options.seed)

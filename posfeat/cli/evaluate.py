@@ -12,6 +12,7 @@ from posfeat.cli.progress import progress_bar
 if TYPE_CHECKING:
     from posfeat.benchmarks.hpatches_report import HomographyResults
     from posfeat.benchmarks.pose_run import PoseResults
+    from posfeat.benchmarks.run import RunOptions
 
 app = typer.Typer(help="Measure features on the paper's benchmarks, beside other people's features.")
 
@@ -29,6 +30,13 @@ CacheOption = Annotated[Path | None, typer.Option("--cache", help="Folder where 
 KeypointsOption = Annotated[int, typer.Option("--keypoints", min=1, help="The most keypoints for one image.")]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", help="An option of our extraction, such as selection.nms_size=3.")
+]
+
+OwnMatcherOption = Annotated[
+    bool, typer.Option("--own-matcher", help="Match each method as its authors do, not all alike.")
+]
+DeviceOption = Annotated[
+    str | None, typer.Option("--device", help="Where our networks run; default the fastest there is.")
 ]
 
 _CACHE = Path("runs/cache/features")
@@ -53,13 +61,14 @@ def hpatches(
     keypoints: KeypointsOption = 8192,
     output: OutputOption = Path("runs/evaluate/hpatches"),
     cache: CacheOption = _CACHE,
+    own_matcher: OwnMatcherOption = False,
+    device: DeviceOption = None,
     overrides: SetOption = None,
 ) -> None:
     """Matching accuracy on image sequences joined by homographies (the paper's Fig. 5 and Table 1)."""
     from posfeat.benchmarks.hpatches_run import run_hpatches
-    from posfeat.benchmarks.run import RunOptions, extraction_options
 
-    options = RunOptions([*methods, *(more or [])], keypoints, cache, extraction_options(overrides or []))
+    options = _run_options([*methods, *(more or [])], keypoints, cache, own_matcher, device, overrides)
     results = run_hpatches(root, options, output, progress_bar)
     _print_accuracy(results)
     print(f"report: {output / 'report.html'}")
@@ -77,16 +86,32 @@ def pose(
     keypoints: KeypointsOption = 8192,
     output: OutputOption = Path("runs/evaluate/pose"),
     cache: CacheOption = _CACHE,
+    own_matcher: OwnMatcherOption = False,
+    device: DeviceOption = None,
     overrides: SetOption = None,
 ) -> None:
     """Relative poses of pairs of posed photos: pose AUC, epipolar precision, matches."""
     from posfeat.benchmarks.pose_run import run_poses
-    from posfeat.benchmarks.run import RunOptions, extraction_options
 
-    options = RunOptions([*methods, *(more or [])], keypoints, cache, extraction_options(overrides or []))
+    options = _run_options([*methods, *(more or [])], keypoints, cache, own_matcher, device, overrides)
     results = run_poses(root, options, output, pairs, neighbours, progress_bar)
     _print_poses(results)
     print(f"report: {output / 'report.html'}")
+
+
+def _run_options(
+    methods: list[str],
+    keypoints: int,
+    cache: Path | None,
+    own_matcher: bool,
+    device: str | None,
+    overrides: list[str] | None,
+) -> RunOptions:
+    from posfeat.benchmarks.run import RunOptions, extraction_options
+    from posfeat.matching import MatchOptions
+
+    matching = None if own_matcher else MatchOptions()
+    return RunOptions(methods, keypoints, cache, extraction_options(overrides or []), matching, device)
 
 
 def _check(root: Path) -> None:

@@ -8,6 +8,7 @@ import torch
 
 from posfeat.benchmarks.feature_sources import CachedMethod, NpzFolder
 from posfeat.benchmarks.methods import MethodSetting, Ours, open_method
+from posfeat.matching import MatchOptions
 from posfeat.networks.checkpoint import ModelCard, save_checkpoint
 from posfeat.networks.extraction import ExtractionOptions
 from posfeat.networks.posfeat import ModelOptions, PoSFeat, build_model
@@ -20,6 +21,7 @@ class Counting:
     """A method that counts its calls."""
 
     name = "counting"
+    own_matching = MatchOptions()
 
     def __init__(self, fingerprint: str = "counting 1") -> None:
         self.fingerprint = fingerprint
@@ -131,6 +133,28 @@ def test_a_checkpoint_and_its_descriptors_at_sift_keypoints_are_methods(tmp_path
     sift = open_method("rootsift", setting).features_of(tmp_path / "a.ppm")
     assert torch.equal(described.keypoints, sift.keypoints)
     assert described.descriptors.shape == (len(sift), 128)
+
+
+def test_keypoints_of_one_method_described_by_another_under_a_name_of_ones_own(tmp_path: Path) -> None:
+    write_ppm(tmp_path / "a.ppm", photo(0, width=128, height=96))
+    save_checkpoint(tmp_path / "one.safetensors", a_model(), ModelCard(name="one", trained=True))
+    other = a_model()
+    with torch.no_grad():
+        other.description.head.weight.mul_(torch.linspace(-1, 1, 128)[:, None, None, None])
+    save_checkpoint(tmp_path / "other.safetensors", other, ModelCard(name="other", trained=True))
+    setting = MethodSetting(tmp_path, 40, ExtractionOptions(), device="cpu")
+    one, two = (open_method(str(tmp_path / f"{name}.safetensors"), setting) for name in ("one", "other"))
+    crossed = open_method(f"Model 5={tmp_path / 'one.safetensors'}+{tmp_path / 'other.safetensors'}@30", setting)
+    assert crossed.name == "Model 5"
+    found = crossed.features_of(tmp_path / "a.ppm")
+    keypoints = one.features_of(tmp_path / "a.ppm").keypoints[:30]
+    assert torch.equal(found.keypoints, keypoints)
+    assert len({source.fingerprint for source in (one, two, crossed)}) == 3
+    at_orb = open_method(f"orb+{tmp_path / 'one.safetensors'}", setting)
+    assert torch.equal(
+        at_orb.features_of(tmp_path / "a.ppm").keypoints,
+        open_method("orb", setting).features_of(tmp_path / "a.ppm").keypoints,
+    )
 
 
 def test_a_missing_or_damaged_feature_file_says_which(tmp_path: Path) -> None:
