@@ -40,11 +40,12 @@ LIBRARY_FILES = {
         "data/images.py",
         "data/synthetic.py",
         "data/texture.py",
+        "interop/colmap.py",  # before pycolmap, whose libraries clash with OpenCV's otherwise
         "pipeline/draw.py",
         "pipeline/two_view.py",
     },
     "h5py": {"pipeline/feature_store.py"},
-    "pycolmap": set(),
+    "pycolmap": {"interop/colmap.py"},
     "poselib": {"benchmarks/robust_estimation.py"},
     "pickle": {"data/object_arrays.py"},  # a reader that refuses whatever is not data
     "matplotlib": {"benchmarks/plots.py"},

@@ -1,0 +1,1 @@
+"""Other people's programs and formats, one file each. Their conventions end here."""

@@ -1,0 +1,171 @@
+"""COLMAP through pycolmap: cameras, poses, pixels and models, between its conventions and ours. The only file that imports pycolmap.
+
+COLMAP puts the centre of the top-left pixel at (0.5, 0.5). Half a pixel is added to whatever goes there by ``to_colmap_pixels``
+and ``to_colmap_camera``, taken away from whatever comes back by ``from_colmap_pixels`` and ``from_colmap_camera``, and by nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from posfeat.data.distortion import camera_from_colmap, num_focal_lengths
+from posfeat.geometry.pixels import COLMAP_OFFSET_PX
+from posfeat.types import Array, Camera, DataError, MissingExtraError, ReconstructionError, View
+
+OLDEST_VERSION = 4  # the first with rigs and frames in databases and models as they are read and written here
+
+Model = Any  # pycolmap.Reconstruction
+
+
+def load_pycolmap() -> Any:
+    """The module pycolmap, which says no more than errors, or an error that names the extra to install."""
+    # pycolmap's wheel carries its own zlib, libpng, libjpeg and sqlite. Unless Python's are loaded before it, the next
+    # PNG that OpenCV or Pillow writes ends the process.
+    import zlib  # noqa: F401
+
+    import cv2  # noqa: F401
+
+    try:
+        import pycolmap
+    except ImportError as error:
+        raise MissingExtraError(f"pycolmap is not installed here ({error}); pip install 'posfeat[sfm]'") from None
+    version = str(pycolmap.__version__)
+    if int(version.partition(".")[0]) < OLDEST_VERSION:
+        raise MissingExtraError(f"pycolmap {version} is too old; pip install 'pycolmap>={OLDEST_VERSION},<5'")
+    pycolmap.logging.minloglevel = int(pycolmap.logging.ERROR)
+    return pycolmap
+
+
+def to_colmap_pixels(xy: npt.ArrayLike) -> Array:
+    """Positions (N, 2) as COLMAP counts them."""
+    return np.asarray(xy, dtype=np.float64).reshape(-1, 2) + COLMAP_OFFSET_PX
+
+
+def from_colmap_pixels(xy: npt.ArrayLike) -> Array:
+    """Positions (N, 2) as we count them."""
+    return np.asarray(xy, dtype=np.float64).reshape(-1, 2) - COLMAP_OFFSET_PX
+
+
+def to_colmap_camera(camera: Camera, camera_id: int | None = None, focal_is_known: bool = False) -> Any:
+    """A pycolmap.Camera; ``focal_is_known`` lets COLMAP trust the focal length when it verifies matches."""
+    made = load_pycolmap().Camera(
+        model=camera.model, width=camera.width, height=camera.height, params=colmap_params(camera)
+    )
+    made.has_prior_focal_length = focal_is_known
+    if camera_id is not None:
+        made.camera_id = camera_id
+    return made
+
+
+def from_colmap_camera(camera: Any) -> Camera:
+    """Our Camera of a pycolmap.Camera."""
+    return camera_from_colmap(str(camera.model_name), int(camera.width), int(camera.height), list(camera.params))
+
+
+def colmap_params(camera: Camera) -> list[float]:
+    """The camera's parameters in COLMAP's order."""
+    fx, fy, cx, cy = (float(camera.matrix[at]) for at in ((0, 0), (1, 1), (0, 2), (1, 2)))
+    if num_focal_lengths(camera.model) == 1:
+        if not np.isclose(fx, fy, rtol=1e-9):
+            raise DataError(f"a {camera.model} camera has one focal length, not {fx} and {fy}; choose another model")
+        focals = [fx]
+    else:
+        focals = [fx, fy]
+    return [*focals, cx + COLMAP_OFFSET_PX, cy + COLMAP_OFFSET_PX, *camera.distortion]
+
+
+def to_rigid(pose: Array) -> Any:
+    """A pycolmap.Rigid3d of a pose (4, 4)."""
+    return load_pycolmap().Rigid3d(np.ascontiguousarray(pose[:3], dtype=np.float64))
+
+
+def from_rigid(rigid: Any) -> Array:
+    """The pose (4, 4) of a pycolmap.Rigid3d."""
+    return np.vstack([np.asarray(rigid.matrix(), dtype=np.float64), [0.0, 0.0, 0.0, 1.0]])
+
+
+def cam_from_world(image: Any) -> Array:
+    """The pose (4, 4) of a registered image of a model."""
+    return from_rigid(image.cam_from_world())
+
+
+def read_model(folder: Path) -> Model:
+    """A model from its folder of cameras, images and points3D, binary or text."""
+    pycolmap = load_pycolmap()
+    if not folder.is_dir():
+        raise DataError(f"there is no model folder {folder}; check the name")
+    try:
+        return pycolmap.Reconstruction(folder)
+    except (ValueError, RuntimeError, OSError) as error:
+        reason = " ".join(str(error).split())
+        raise DataError(f"{folder} is not a COLMAP model, or is damaged: {reason}") from None
+
+
+def write_model(model: Model, folder: Path, text: bool = False) -> None:
+    """Write a model in COLMAP's binary (or text) files."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ReconstructionError(f"cannot write the model to {folder}: {error.strerror}") from None
+    (model.write_text if text else model.write_binary)(folder)
+
+
+def registered_images(model: Model) -> list[Any]:
+    """The images of a model that have a pose, in the order of their names."""
+    return sorted((model.image(image_id) for image_id in model.reg_image_ids()), key=lambda image: str(image.name))
+
+
+def views_of_model(model: Model, image_folder: Path) -> list[View]:
+    """The registered images as Views, in the order of their names."""
+    return [
+        View(
+            image_path=image_folder / image.name,
+            camera=from_colmap_camera(image.camera),
+            cam_from_world=cam_from_world(image),
+            name=str(image.name),
+        )
+        for image in registered_images(model)
+    ]
+
+
+def model_of_views(views: Iterable[View], camera_ids: Mapping[str, int], image_ids: Mapping[str, int]) -> Model:
+    """A model of posed images without points, for triangulation; ids, by the image's name, are those of a database."""
+    pycolmap = load_pycolmap()
+    model = pycolmap.Reconstruction()
+    added: set[int] = set()
+    for view in views:
+        camera_id, image_id = camera_ids[view.name], image_ids[view.name]
+        if camera_id not in added:
+            model.add_camera_with_trivial_rig(to_colmap_camera(view.camera, camera_id, focal_is_known=True))
+            added.add(camera_id)
+        image = pycolmap.Image(name=view.name, camera_id=camera_id, image_id=image_id)
+        model.add_image_with_trivial_frame(image, to_rigid(view.cam_from_world))
+    return model
+
+
+def point_rows(model: Model) -> tuple[npt.NDArray[np.int64], Array, npt.NDArray[np.uint8]]:
+    """Ids (N), positions (N, 3) and colours (N, 3) of a model's points, in the order of their ids."""
+    points = sorted(model.points3D.items())
+    ids = np.array([number for number, _ in points], dtype=np.int64)
+    positions = np.array([point.xyz for _, point in points], dtype=np.float64).reshape(-1, 3)
+    colours = np.array([point.color for _, point in points], dtype=np.uint8).reshape(-1, 3)
+    return ids, positions, colours
+
+
+def observations(image: Any) -> tuple[Array, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """What a model's image sees of its points: positions (N, 2), ids of the points (N), rows of the keypoints (N)."""
+    rows = list(image.get_observation_point2D_idxs())
+    seen = [image.points2D[row] for row in rows]
+    positions = from_colmap_pixels([point.xy for point in seen])
+    return positions, np.array([point.point3D_id for point in seen], np.int64), np.array(rows, dtype=np.int64)
+
+
+def largest_first(models: Mapping[int, Model] | Sequence[Model]) -> list[Model]:
+    """Models by the number of their registered images, then of their points, most first."""
+    found = list(models.values()) if isinstance(models, Mapping) else list(models)
+    return sorted(found, key=lambda model: (-model.num_reg_images(), -model.num_points3D()))
