@@ -10,6 +10,7 @@ first image: ``pixel_centre 0.5`` where the centre of the top-left pixel is (0.5
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ import torch
 from posfeat.data.distortion import camera_from_colmap, num_colmap_params, num_focal_lengths
 from posfeat.data.poses import pose_from_quaternion
 from posfeat.geometry.pixels import COLMAP_OFFSET_PX
-from posfeat.geometry.pose import invert_pose
+from posfeat.geometry.pose import invert_pose, quaternion_from_rotation
 from posfeat.types import Array, DataError, View
 
 _PIXEL_CENTRES = {"0": COLMAP_OFFSET_PX, "0.0": COLMAP_OFFSET_PX, "0.5": 0.0}
@@ -49,6 +50,19 @@ def read_cameras_txt(path: Path) -> list[View]:
         except DataError as error:
             raise DataError(f"{path.name} line {number}: {error}") from error
     return views
+
+
+def write_cameras_txt(path: Path, views: Sequence[View]) -> None:
+    """The file that read_cameras_txt reads, with every digit; images are named relative to its folder."""
+    lines = ["# MODEL WIDTH HEIGHT PARAMS... QW QX QY QZ TX TY TZ NAME"]
+    for view in views:
+        camera, pose = view.camera, view.cam_from_world
+        focals = [camera.matrix[0, 0], camera.matrix[1, 1]][: num_focal_lengths(camera.model)]
+        quaternion = quaternion_from_rotation(torch.from_numpy(pose[:3, :3])).tolist()
+        numbers = [*focals, camera.matrix[0, 2], camera.matrix[1, 2], *camera.distortion, *quaternion, *pose[:3, 3]]
+        words = [camera.model, str(camera.width), str(camera.height), *(repr(float(number)) for number in numbers)]
+        lines.append(" ".join([*words, view.image_path.relative_to(path.parent).as_posix()]))
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _view(line: str, folder: Path, to_colmap: float, pose_kind: str) -> View:

@@ -80,6 +80,22 @@ def rotation_from_quaternion(wxyz: Annotated[Tensor, "*batch 4"]) -> Annotated[T
     return torch.stack(rows, dim=-1).reshape(*wxyz.shape[:-1], 3, 3)
 
 
+def quaternion_from_rotation(rotation: Annotated[Tensor, "*batch 3 3"]) -> Annotated[Tensor, "*batch 4"]:
+    """The unit quaternion of a rotation matrix, scalar first and not negative."""
+    r = rotation
+    xx, yy, zz = r.diagonal(dim1=-2, dim2=-1).unbind(-1)
+    wx, wy, wz = r[..., 2, 1] - r[..., 1, 2], r[..., 0, 2] - r[..., 2, 0], r[..., 1, 0] - r[..., 0, 1]
+    xy, xz, yz = r[..., 1, 0] + r[..., 0, 1], r[..., 0, 2] + r[..., 2, 0], r[..., 2, 1] + r[..., 1, 2]
+    diagonal = torch.stack([1 + xx + yy + zz, 1 + xx - yy - zz, 1 - xx + yy - zz, 1 - xx - yy + zz], dim=-1)
+    # 4 q q^T; each row is a multiple of q, the one with the largest diagonal entry the most exact one
+    rows = [diagonal[..., 0], wx, wy, wz, wx, diagonal[..., 1], xy, xz, wy, xy, diagonal[..., 2], yz]
+    outer = torch.stack([*rows, wz, xz, yz, diagonal[..., 3]], dim=-1).unflatten(-1, (4, 4))
+    largest = diagonal.argmax(dim=-1)[..., None, None].expand(*diagonal.shape[:-1], 1, 4)
+    wxyz = outer.gather(-2, largest).squeeze(-2)
+    wxyz = wxyz / wxyz.norm(dim=-1, keepdim=True)
+    return torch.where(wxyz[..., :1] < 0, -wxyz, wxyz)
+
+
 def rotation_from_axis_angle(vector: Annotated[Tensor, "*batch 3"]) -> Annotated[Tensor, "*batch 3 3"]:
     """Rotation by the vector's length (radians) about its direction."""
     angle = vector.norm(dim=-1, keepdim=True)

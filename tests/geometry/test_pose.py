@@ -13,13 +13,14 @@ from posfeat.geometry.pose import (
     invert_pose,
     pose_error_deg,
     pose_from_rotation_translation,
+    quaternion_from_rotation,
     relative_pose,
     rotation_angle_deg,
     rotation_from_axis_angle,
     rotation_from_quaternion,
     vector_angle_deg,
 )
-from tests.geometry.strategies import SEEDS, floats, moved, poses, vectors
+from tests.geometry.strategies import SEEDS, floats, moved, poses, rotations, vectors
 
 EYE = torch.eye(4, dtype=torch.float64)
 
@@ -123,3 +124,16 @@ def test_pose_error_of_the_opposite_direction_is_180() -> None:
     estimated = true.clone()
     estimated[:3, 3] *= -1
     assert float(pose_error_deg(estimated, true)[1]) == pytest.approx(180)
+
+
+@given(rotations(6.3))
+def test_quaternions_and_rotations_are_the_same_thing(rotation: torch.Tensor) -> None:
+    wxyz = quaternion_from_rotation(rotation)
+    assert float(wxyz[0]) >= 0
+    assert torch.allclose(rotation_from_quaternion(wxyz), rotation, atol=1e-14)
+
+
+def test_quaternions_of_half_turns_in_a_batch() -> None:
+    turns = torch.eye(3, dtype=torch.float64) * math.pi
+    wxyz = quaternion_from_rotation(rotation_from_axis_angle(turns))
+    assert torch.allclose(wxyz[:, 1:].abs(), torch.eye(3, dtype=torch.float64), atol=1e-15)
