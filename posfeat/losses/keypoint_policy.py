@@ -7,6 +7,7 @@ rectangular; rows that were not accepted are masked by whoever reads them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 
 import torch
@@ -24,13 +25,18 @@ class KeypointSample(NamedTuple):
 
 
 def sample_keypoints(
-    scores: Annotated[Tensor, "batch 1 height width"], cell_px: int = 8, generator: torch.Generator | None = None
+    scores: Annotated[Tensor, "batch 1 height width"],
+    cell_px: int = 8,
+    generators: Sequence[torch.Generator] | torch.Generator | None = None,
 ) -> KeypointSample:
-    """Draw keypoints; log-probabilities and the expected count carry gradients to the scores."""
+    """Draw keypoints; log-probabilities and the expected count carry gradients to the scores.
+
+    ``generators`` is one for all, or one for each image of the batch.
+    """
     cells = into_cells(scores, cell_px)
     log_proposal = cells.log_softmax(dim=-1)
     # drawn on the generator's own device, so that one seed gives one draw wherever the scores live
-    uniform = torch.rand(2, *cells.shape[:2], 1, generator=generator, dtype=torch.float64).to(cells.device)
+    uniform = _uniform(cells.shape[0], cells.shape[1], generators).to(cells.device)
     pixel = _draw(log_proposal.detach().double().exp(), uniform[0])
     score = cells.gather(-1, pixel)
     accepted = uniform[1] < score.detach().double().sigmoid()
@@ -38,6 +44,14 @@ def sample_keypoints(
     expected_count = (log_proposal.exp() * cells.sigmoid()).sum(dim=(1, 2))
     keypoints = _pixel_positions(pixel, scores.shape[-1] // cell_px, cell_px).to(scores.dtype)
     return KeypointSample(keypoints, log_prob.squeeze(-1), accepted.squeeze(-1), expected_count)
+
+
+def _uniform(
+    batch: int, cells: int, generators: Sequence[torch.Generator] | torch.Generator | None
+) -> Annotated[Tensor, "2 batch cells 1"]:
+    if isinstance(generators, Sequence):
+        return torch.cat([_uniform(1, cells, generator) for generator in generators], dim=1)
+    return torch.rand(2, batch, cells, 1, generator=generators, dtype=torch.float64)
 
 
 def into_cells(

@@ -2,8 +2,9 @@
 
 Cosine similarity commutes with the bilinear interpolation of a normalised map, so a query's similarity anywhere in the
 other image is read from one small map of similarities with its cells: a matrix product and cheap look-ups in place of
-gathering descriptors at every line and window point. The map is made and dropped image by image, in chunks that stay
-in the processor's cache, and made again in the backward pass: memory does not grow with lines, windows or batch.
+gathering descriptors at every line and window point. The map is made and dropped in chunks, and made again in the
+backward pass: memory does not grow with lines, windows or batch. On a processor a chunk is a part of one image that
+stays in the cache; on an accelerator it is many whole images, so that few, large steps do all the work.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from torch import Tensor
 from posfeat.geometry.pixels import cell_from_pixel, pixel_from_cell
 from posfeat.losses.epipolar_targets import EpipolarTargets
 
-CHUNK_ELEMENTS = 1_000_000  # similarities held at a time
+CHUNK_ELEMENTS = 1_000_000  # similarities held at a time by a processor
+ACCELERATOR_CHUNK_ELEMENTS = 200_000_000  # and by an accelerator, a few arrays of which take some gigabytes
 
 
 @dataclass(frozen=True)
@@ -117,17 +119,19 @@ class _SimilarityPass(torch.autograd.Function):
         index = torch.zeros(batch, points, cells, dtype=torch.long, device=queries.device)
         centre, corner = torch.zeros_like(noise_px), torch.zeros_like(noise_px)
         log_mass = queries.new_zeros(batch, points)
-        for item, rows in _chunks(queries, reference):
-            similarity = queries[item, rows] @ reference[item].flatten(0, 1).T
-            best = _search_line(similarity, targets.start[item, rows], targets.end[item, rows], size, settings)
-            centre[item, rows] = best + noise_px[item, rows]
-            corner[item, rows], index[item, rows] = _window_cells(centre[item, rows], size, settings)
-            window[item, rows] = similarity.gather(1, index[item, rows])
+        chunks = _chunks(queries, reference, targets)
+        for chunk in chunks:
+            at = chunk.items, chunk.rows
+            similarity = queries[at] @ reference[chunk.items].flatten(1, 2).transpose(1, 2)
+            best = _search_line(similarity, targets.start[at], targets.end[at], size, settings)
+            centre[at] = best + noise_px[at]
+            corner[at], index[at] = _window_cells(centre[at], size, settings)
+            window[at] = similarity.gather(2, index[at])
             if settings.band_px is not None:
-                near = _near_line(targets, item, rows, size, settings)
-                log_mass[item, rows] = _log_mass(similarity, near, settings.temperature)[0]
+                near = _near_line(targets, chunk, size, settings)
+                log_mass[at] = _log_mass(similarity, near, settings.temperature)[0]
         ctx.save_for_backward(queries, reference, index)
-        ctx.targets, ctx.settings = targets, settings
+        ctx.targets, ctx.settings, ctx.chunks = targets, settings, chunks
         ctx.mark_non_differentiable(centre, corner)
         ctx.set_materialize_grads(False)
         return window, centre, corner, log_mass
@@ -138,15 +142,19 @@ class _SimilarityPass(torch.autograd.Function):
         if grad_log_mass is None or ctx.settings.band_px is None:
             return *_window_gradients(queries, reference, index, grad_window), None, None, None
         grad_queries, grad_reference = torch.zeros_like(queries), torch.zeros_like(reference)
-        for item, rows in _chunks(queries, reference):
-            q, r = queries[item, rows], reference[item].flatten(0, 1)
-            near = _near_line(ctx.targets, item, rows, reference.shape[1:3], ctx.settings)
-            grad = _log_mass(q @ r.T, near, ctx.settings.temperature, grad_log_mass[item, rows])[1]
+        for chunk in ctx.chunks:
+            at = chunk.items, chunk.rows
+            q, r = queries[at], reference[chunk.items].flatten(1, 2)
+            near = _near_line(ctx.targets, chunk, reference.shape[1:3], ctx.settings)
+            grad = _log_mass(q @ r.transpose(1, 2), near, ctx.settings.temperature, grad_log_mass[at])[1]
             assert grad is not None
             if grad_window is not None:
-                grad.scatter_add_(1, index[item, rows], grad_window[item, rows])
-            grad_queries[item, rows] = grad @ r
-            grad_reference[item].flatten(0, 1).addmm_(grad.T, q)
+                grad.scatter_add_(2, index[at], grad_window[at])
+            grad_queries[at] = grad @ r
+            whole = grad_reference[chunk.items]  # a view of a slice, a copy of chosen items
+            whole.flatten(1, 2).baddbmm_(grad.transpose(1, 2), q)
+            if isinstance(chunk.items, Tensor):
+                grad_reference[chunk.items] = whole
         return grad_queries, grad_reference, None, None, None
 
 
@@ -166,24 +174,48 @@ def _window_gradients(queries: Tensor, reference: Tensor, index: Tensor, grad: T
     return grad_queries, grad_reference
 
 
-def _chunks(queries: Tensor, reference: Tensor) -> list[tuple[int, slice]]:
-    step = max(1, CHUNK_ELEMENTS // (reference.shape[1] * reference.shape[2]))
-    firsts = range(0, queries.shape[1], step)
-    return [(item, slice(first, first + step)) for item in range(queries.shape[0]) for first in firsts]
+class _Chunk(NamedTuple):
+    """Queries whose similarities are held together: of some items, all with a line or all with a point."""
+
+    items: slice | Tensor
+    rows: slice
+    is_point: bool
+
+
+def _chunks(queries: Tensor, reference: Tensor, targets: EpipolarTargets) -> list[_Chunk]:
+    batch, points = queries.shape[:2]
+    cells = reference.shape[1] * reference.shape[2]
+    of_points = targets.is_point.tolist()
+    if queries.device.type == "cpu":
+        step = max(1, CHUNK_ELEMENTS // cells)
+        starts = range(0, points, step)
+        return [
+            _Chunk(slice(item, item + 1), slice(first, first + step), of_points[item])
+            for item in range(batch)
+            for first in starts
+        ]
+    count = max(1, ACCELERATOR_CHUNK_ELEMENTS // (cells * points))
+    chunks = []
+    for is_point in (False, True):
+        items = [item for item in range(batch) if of_points[item] == is_point]
+        for first in range(0, len(items), count):
+            group = torch.tensor(items[first : first + count], device=queries.device)
+            chunks.append(_Chunk(group, slice(None), is_point))
+    return chunks
 
 
 def _search_line(similarity: Tensor, start: Tensor, end: Tensor, size: torch.Size, settings: PassSettings) -> Tensor:
     """The most similar of ``line_points`` evenly spaced points of each line (equations 1 and 2)."""
     along = torch.linspace(0, 1, settings.line_points, dtype=start.dtype, device=start.device)[:, None]
-    candidates = start[:, None] + along * (end - start)[:, None]
+    candidates = start[..., None, :] + along * (end - start)[..., None, :]
     map_size = torch.tensor([size[1], size[0]], dtype=start.dtype, device=start.device)
     grid = (cell_from_pixel(candidates, settings.stride) + 0.5) * 2 / map_size - 1
     maps = similarity.view(-1, 1, *size)
     read = F.grid_sample(
-        maps, grid[:, None].to(maps.dtype), mode="bilinear", padding_mode="border", align_corners=False
+        maps, grid.flatten(0, 1)[:, None].to(maps.dtype), mode="bilinear", padding_mode="border", align_corners=False
     )
-    best = read[:, 0, 0].argmax(dim=1)
-    return candidates[torch.arange(len(best), device=best.device), best]
+    best = read[:, 0, 0].argmax(dim=1).view(*similarity.shape[:2], 1, 1)
+    return candidates.gather(2, best.expand(-1, -1, 1, 2)).squeeze(2)
 
 
 def _window_cells(centre: Tensor, size: torch.Size, settings: PassSettings) -> tuple[Tensor, Tensor]:
@@ -193,21 +225,21 @@ def _window_cells(centre: Tensor, size: torch.Size, settings: PassSettings) -> t
     )
     corner = cell_from_pixel(centre, settings.stride) - span / 2
     first = corner.floor().long()
-    columns = (first[:, :1] + torch.arange(settings.window_columns + 1, device=centre.device)).clamp(0, size[1] - 1)
-    rows = (first[:, 1:] + torch.arange(settings.window_rows + 1, device=centre.device)).clamp(0, size[0] - 1)
-    return corner, (rows[:, :, None] * size[1] + columns[:, None, :]).flatten(1)
+    columns = (first[..., :1] + torch.arange(settings.window_columns + 1, device=centre.device)).clamp(0, size[1] - 1)
+    rows = (first[..., 1:] + torch.arange(settings.window_rows + 1, device=centre.device)).clamp(0, size[0] - 1)
+    return corner, (rows[..., :, None] * size[1] + columns[..., None, :]).flatten(-2)
 
 
-def _near_line(targets: EpipolarTargets, item: int, rows: slice, size: torch.Size, settings: PassSettings) -> Tensor:
+def _near_line(targets: EpipolarTargets, chunk: _Chunk, size: torch.Size, settings: PassSettings) -> Tensor:
     """Which cells' centres lie within ``band_px`` of each query's line (or point)."""
     assert settings.band_px is not None
-    lines, start = targets.lines[item, rows], targets.start[item, rows]
+    lines, start = targets.lines[chunk.items, chunk.rows], targets.start[chunk.items, chunk.rows]
     y, x = (pixel_from_cell(torch.arange(n, dtype=lines.dtype, device=lines.device), settings.stride) for n in size)
-    if bool(targets.is_point[item]):
-        across, down = (x - start[:, :1]).square_(), (y - start[:, 1:]).square_()
-        return ((down[:, :, None] + across[:, None, :]) <= settings.band_px**2).flatten(1)
-    across, down = lines[:, :1] * x + lines[:, 2:], lines[:, 1:2] * y
-    return ((down[:, :, None] + across[:, None, :]).abs_() <= settings.band_px).flatten(1)
+    if chunk.is_point:
+        across, down = (x - start[..., :1]).square_(), (y - start[..., 1:]).square_()
+        return ((down[..., :, None] + across[..., None, :]) <= settings.band_px**2).flatten(-2)
+    across, down = lines[..., :1] * x + lines[..., 2:], lines[..., 1:2] * y
+    return ((down[..., :, None] + across[..., None, :]).abs_() <= settings.band_px).flatten(-2)
 
 
 def _log_mass(
@@ -217,16 +249,16 @@ def _log_mass(
 
     Consumes ``similarity``. A query without any near cell has mass 1 (log 0) and no gradient.
     """
-    largest = similarity.amax(1, keepdim=True)
+    largest = similarity.amax(-1, keepdim=True)
     exponentials = torch.add(largest.mul_(-temperature), similarity, alpha=temperature, out=similarity).exp_()
     tiny = torch.finfo(similarity.dtype).tiny
-    everything = exponentials.sum(1)
+    everything = exponentials.sum(-1)
     near_part = torch.where(near, exponentials, exponentials.new_zeros(()))  # a product with bools is far slower
-    on_line = near_part.sum(1)
+    on_line = near_part.sum(-1)
     usable = on_line > tiny * 1e6
     log_mass = torch.where(usable, (on_line.clamp(min=tiny) / everything).log(), torch.zeros_like(everything))
     if grad is None:
         return log_mass, None
     scale = torch.where(usable, grad * temperature, torch.zeros_like(grad))
-    near_part.mul_((scale / on_line.clamp(min=tiny))[:, None])
-    return log_mass, near_part.addcmul_(exponentials, (scale / everything)[:, None], value=-1)
+    near_part.mul_((scale / on_line.clamp(min=tiny))[..., None])
+    return log_mass, near_part.addcmul_(exponentials, (scale / everything)[..., None], value=-1)

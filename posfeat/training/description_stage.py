@@ -17,7 +17,7 @@ from posfeat.losses.line_to_window import SearchOptions, SearchResult, search_li
 from posfeat.losses.query_points import grid_query_points
 from posfeat.networks.posfeat import PoSFeat
 from posfeat.options import check_options, described, nested
-from posfeat.training.stage import Stage, StageLoss
+from posfeat.training.stage import Stage, StageLoss, full_precision
 from posfeat.types import DescriptionMaps, OptionsError, PairBatch
 
 
@@ -53,7 +53,8 @@ class DescriptionStage(Stage):
 
     def forward(self, batch: PairBatch, generators: list[torch.Generator]) -> StageLoss:
         maps = self.model.description(torch.cat([batch.image0, batch.image1]))
-        return description_loss(maps, batch, self.options, generators, self.model.description.stride)
+        with full_precision(batch.image0.device):
+            return description_loss(maps, batch, self.options, generators, self.model.description.stride)
 
 
 def description_loss(

@@ -20,7 +20,7 @@ from posfeat.losses.match_distribution import unit_descriptors
 from posfeat.losses.policy_gradient import PolicyGradientOptions, policy_gradient_loss
 from posfeat.networks.posfeat import PoSFeat
 from posfeat.options import check_options, described, nested
-from posfeat.training.stage import Stage, StageLoss
+from posfeat.training.stage import Stage, StageLoss, full_precision
 from posfeat.types import DescriptionMaps, PairBatch
 
 
@@ -56,7 +56,8 @@ class DetectionStage(Stage):
         with torch.no_grad():
             maps = self.model.description(images)
         scores = self.model.detection(images, maps).float()
-        return detection_loss(scores, maps, batch, self.options, generators, self.model.description.stride)
+        with full_precision(images.device):
+            return detection_loss(scores, maps, batch, self.options, generators, self.model.description.stride)
 
     def check_frozen(self) -> None:
         """Fail if the description has changed since this stage began."""
@@ -124,8 +125,7 @@ def _draw(
     scores: Tensor, descriptor_map: Tensor, cell_px: int, generators: list[torch.Generator], stride: int
 ) -> tuple[KeypointSample, Tensor]:
     """Keypoints of one side of the pairs, each pair with its own random numbers, and their descriptors."""
-    drawn = [sample_keypoints(one[None], cell_px, generator) for one, generator in zip(scores, generators, strict=True)]
-    sample = KeypointSample(*(torch.cat(parts) for parts in zip(*drawn, strict=True)))
+    sample = sample_keypoints(scores, cell_px, generators)
     return sample, unit_descriptors(descriptor_map, sample.keypoints, stride)
 
 

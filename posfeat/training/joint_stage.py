@@ -10,7 +10,7 @@ from posfeat.networks.posfeat import PoSFeat
 from posfeat.options import check_options, described, nested
 from posfeat.training.description_stage import DescriptionOptions, description_loss
 from posfeat.training.detection_stage import DetectionOptions, detection_loss
-from posfeat.training.stage import Stage, StageLoss
+from posfeat.training.stage import Stage, StageLoss, full_precision
 from posfeat.types import PairBatch
 
 
@@ -42,9 +42,12 @@ class JointStage(Stage):
         maps = self.model.description(images)
         scores = self.model.detection(images, maps).float()
         stride = self.model.description.stride
-        found = detection_loss(scores, maps, batch, self.options.detection, generators, stride, learn_descriptors=True)
-        if self.options.description_weight == 0:
-            return found
-        described_loss = description_loss(maps, batch, self.options.description, generators, stride)
+        with full_precision(images.device):
+            found = detection_loss(
+                scores, maps, batch, self.options.detection, generators, stride, learn_descriptors=True
+            )
+            if self.options.description_weight == 0:
+                return found
+            described_loss = description_loss(maps, batch, self.options.description, generators, stride)
         loss = found.loss + self.options.description_weight * described_loss.loss
         return StageLoss(loss, found.metrics | described_loss.metrics)

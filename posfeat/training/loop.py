@@ -18,6 +18,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from posfeat.data.loader import normalised
 from posfeat.networks.posfeat import PoSFeat
 from posfeat.options import check_options, described
 from posfeat.training.distributed import Workers, item_generators
@@ -225,8 +226,10 @@ def split_batch(batch: PairBatch, parts: int) -> list[PairBatch]:
 
 
 def to_device(batch: PairBatch, device: torch.device) -> PairBatch:
-    """Images in channels-last layout on the device."""
+    """The batch on the device, its images as network input in channels-last layout."""
     moved = batch if device.type == "cpu" else _map_batch(batch, lambda value: value.to(device, non_blocking=True))
+    if moved.image0.dtype == torch.uint8:
+        moved = normalised(moved)
     layout = torch.channels_last
     return replace(
         moved,

@@ -40,6 +40,7 @@ class DataOptions:
     held_out: float = described(0.05, "share of the photos kept for validation, chosen by file name", low=0, high=0.9)
     validation_posed: tuple[str, ...] = described((), "posed photos for validation only")
     workers: int = described(1, "threads that prepare batches ahead; 0: none", low=0)
+    processes: int = described(0, "processes that prepare whole batches, in place of threads: for many cores", low=0)
     rendering: SyntheticOptions = nested(SyntheticOptions, "how a photo becomes two views")
     look: PhotometricOptions = nested(PhotometricOptions, "photometric change")
     geometry: GeometricOptions = nested(GeometricOptions, "crop, scale and turn of posed photos")
@@ -102,6 +103,8 @@ def training_batches(
         seed,
         first_step,
         workers=options.workers,
+        processes=options.processes,
+        raw=True,
         rank=workers.rank,
         world_size=workers.world_size,
     )
@@ -111,7 +114,7 @@ def training_batches(
 def validation_batches(
     sources: Sources, options: DataOptions, rendered_pairs: int, posed_pairs: int, batch_size: int
 ) -> tuple[list[PairBatch], list[PairBatch]]:
-    """The same held-out pairs in every run: rendered ones with their truth, and posed ones."""
+    """The same held-out pairs in every run, drawn as fast as training's: rendered ones with their truth, and posed ones."""
     rendered: list[PairBatch] = []
     if sources.rendered_validation is not None:
         rendered = _fixed(sources.rendered_validation, options, rendered_pairs, batch_size)
@@ -121,7 +124,18 @@ def validation_batches(
 
 def _fixed(source: PairSource, options: DataOptions, pairs: int, batch_size: int) -> list[PairBatch]:
     steps = max(1, pairs // batch_size)
-    return list(PairLoader([source], None, batch_size, options.height, options.width, VALIDATION_SEED, num_steps=steps))
+    return list(
+        PairLoader(
+            [source],
+            None,
+            batch_size,
+            options.height,
+            options.width,
+            VALIDATION_SEED,
+            num_steps=steps,
+            workers=options.workers,
+        )
+    )
 
 
 def _split_photos(options: DataOptions) -> tuple[list[Path], list[Path]]:

@@ -31,3 +31,8 @@ class Stage(nn.Module):
     @abstractmethod
     def prepare(self) -> None:
         """Put every network into the mode that this stage trains it in (also after a validation)."""
+
+
+def full_precision(device: torch.device) -> torch.autocast:
+    """Losses are computed in float32 whatever the networks are: similarities in 16 bits are off by a quarter of a logit."""
+    return torch.autocast(device.type, enabled=False)

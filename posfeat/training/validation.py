@@ -28,6 +28,7 @@ from posfeat.matching import mutual_nearest
 from posfeat.networks.keypoint_selection import SelectionOptions, select_keypoints
 from posfeat.networks.posfeat import PoSFeat
 from posfeat.options import check_options, described
+from posfeat.training.stage import full_precision
 from posfeat.types import DescriptionMaps, PairBatch
 
 RGB = npt.NDArray[np.uint8]
@@ -71,11 +72,12 @@ def validate(
         maps = model.description(images)
         scores = model.detection(images, maps).float() if with_detector else None
         for item in range(len(batch.image0)):
-            views = [_view(maps, scores, item + side * len(batch.image0), options) for side in (0, 1)]
-            if with_detector or batch.map1_from_map0 is None:
-                row, matched = _judge_sparse(batch, item, views, with_detector)
-            else:
-                row, matched = _judge_dense(batch, item, maps)
+            with full_precision(images.device):
+                if with_detector or batch.map1_from_map0 is None:
+                    views = [_view(maps, scores, item + side * len(batch.image0), options) for side in (0, 1)]
+                    row, matched = _judge_sparse(batch, item, views, with_detector)
+                else:
+                    row, matched = _judge_dense(batch, item, maps)
             rows.append(row)
             if pictures_left > 0 and picture is not None and draw is not None:
                 number = options.pictures - pictures_left

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from posfeat.data.images import IMAGENET_MEAN, IMAGENET_STD, write_image
-from posfeat.data.loader import PairLoader, batch_samples
+from posfeat.data.loader import PairLoader, batch_samples, normalised
 from posfeat.data.pair_sample import PairSample
 from posfeat.data.photo_source import ImageCache, PhotoSource
 from posfeat.data.synthetic import SyntheticOptions
@@ -30,7 +30,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def loader(photos: Path, batch_size: int = 4, first_step: int = 0, num_steps: int = 3, **more: int) -> PairLoader:
+def loader(photos: Path, batch_size: int = 4, first_step: int = 0, num_steps: int = 3, **more: int | bool) -> PairLoader:
     return PairLoader([PhotoSource(photos)], None, batch_size, HEIGHT, WIDTH, 11, first_step, num_steps, **more)
 
 
@@ -155,3 +155,14 @@ def test_the_cache_is_bounded(photos: Path) -> None:
         cache.read(path)
     cache.read(paths[0])
     assert read == [*paths, paths[0]]
+
+
+def test_processes_draw_the_same_batches(photos: Path) -> None:
+    for alone, shared in zip(loader(photos), loader(photos, processes=2), strict=True):
+        assert_equal(alone, shared)
+
+
+def test_raw_batches_become_network_input_later(photos: Path) -> None:
+    for batch, raw in zip(loader(photos), loader(photos, raw=True), strict=True):
+        assert raw.image0.dtype == torch.uint8
+        assert_equal(batch, normalised(raw))
