@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import re
@@ -45,6 +46,13 @@ def read_image(path: str | os.PathLike[str], max_pixels: int = MAX_PIXELS) -> RG
     return as_rgb(_decode(path, max_pixels), shown(path))
 
 
+def decode_image(data: bytes, name: str, max_pixels: int = MAX_PIXELS) -> RGB:
+    """The picture in the bytes of a file, as read_image; messages call it ``name``."""
+    header = _checked_header(read_header(io.BytesIO(data)), name, len(data))
+    _check_size(header, len(data), name, max_pixels)
+    return as_rgb(_decode_bytes(data, header, name), shown(name))
+
+
 def read_mask(path: str | os.PathLike[str], max_pixels: int = MAX_PIXELS) -> npt.NDArray[np.bool_]:
     """A mask picture (H, W): False where it is black and nothing may be detected, True elsewhere."""
     pixels = _decode(path, max_pixels)
@@ -57,23 +65,28 @@ def image_size(path: str | os.PathLike[str]) -> tuple[int, int]:
     """Width and height of the picture in a file, as stored, from its header alone."""
     try:
         with open(path, "rb") as file:
-            header = read_header(file)
+            return _checked_header(read_header(file), path, file.seek(0, os.SEEK_END))[1:]
     except OSError as error:
         raise _unreadable(path, error) from None
-    return _checked_header(header, path)[1:]
 
 
 def write_image(path: str | os.PathLike[str], rgb: RGB) -> None:
     """Write RGB pixels (H, W, 3) or grey ones (H, W) in the format that the name's ending says; all or nothing."""
+    path = Path(path)
+    encoded = encode_image(rgb, path.suffix or ".png", shown(path))
+    part = path.with_name(path.name + ".part")
+    part.write_bytes(encoded)
+    os.replace(part, path)
+
+
+def encode_image(rgb: RGB, suffix: str, name: str = "the picture") -> bytes:
+    """The bytes of a picture file, in the format of this ending, for RGB pixels (H, W, 3) or grey ones (H, W)."""
     import cv2
 
-    path = Path(path)
-    done, encoded = cv2.imencode(path.suffix or ".png", rgb[..., ::-1] if rgb.ndim == 3 else rgb)
+    done, encoded = cv2.imencode(suffix, rgb[..., ::-1] if rgb.ndim == 3 else rgb)
     if not done:
-        raise ImageError(f"cannot write {shown(path)}: no picture format for its ending; use .png or .jpg")
-    part = path.with_name(path.name + ".part")
-    part.write_bytes(encoded.tobytes())
-    os.replace(part, path)
+        raise ImageError(f"cannot write {name}: no picture format for its ending; use .png or .jpg")
+    return encoded.tobytes()
 
 
 def as_rgb(pixels: Any, name: str = "the image") -> RGB:
@@ -204,7 +217,10 @@ def _eight_bit(pixels: npt.NDArray[Any], name: str) -> RGB:
 
 def _decode(path: str | os.PathLike[str], max_pixels: int) -> npt.NDArray[Any]:
     """Pixels as stored, channels in RGB(A) order."""
-    data, header = _load(path, max_pixels)
+    return _decode_bytes(*_load(path, max_pixels), path)
+
+
+def _decode_bytes(data: bytes, header: ImageHeader, path: str | os.PathLike[str]) -> npt.NDArray[Any]:
     if header.format == "PNG":
         data = _png_pixels_only(data, path)
     if header.format == "JPEG" and not _jpeg_is_whole(data):
@@ -220,27 +236,31 @@ def _decode(path: str | os.PathLike[str], max_pixels: int) -> npt.NDArray[Any]:
 def _load(path: str | os.PathLike[str], max_pixels: int) -> tuple[bytes, ImageHeader]:
     try:
         with open(path, "rb") as file:
-            header = _checked_header(read_header(file), path)
-            pixels, length = header.width * header.height, file.seek(0, os.SEEK_END)
-            if pixels > max_pixels or length > 16 * max_pixels:
-                raise ImageError(
-                    f"{shown(path)} has {header.width}x{header.height} pixels in {length / 2**20:.0f} MiB, more than the "
-                    f"{max_pixels / 1e6:.0f} million allowed; shrink it or raise the pixel limit"
-                )
+            header, length = read_header(file), file.seek(0, os.SEEK_END)
+            header = _checked_header(header, path, length)
+            _check_size(header, length, path, max_pixels)
             file.seek(0)
             return file.read(), header
     except OSError as error:
         raise _unreadable(path, error) from None
 
 
-def _checked_header(header: ImageHeader | None, path: str | os.PathLike[str]) -> ImageHeader:
+def _checked_header(header: ImageHeader | None, path: str | os.PathLike[str], length: int) -> ImageHeader:
     if header is None:
-        if os.path.getsize(path) == 0:
+        if length == 0:
             raise ImageError(f"{shown(path)} is empty (0 bytes); get a fresh copy or remove it")
         raise ImageError(f"{shown(path)} is not a whole {KNOWN_FORMATS} picture; convert it or remove it")
     if header.width <= 0 or header.height <= 0:
         raise ImageError(f"{shown(path)} says that it has {header.width}x{header.height} pixels; get a fresh copy")
     return header
+
+
+def _check_size(header: ImageHeader, length: int, path: str | os.PathLike[str], max_pixels: int) -> None:
+    if header.width * header.height > max_pixels or length > 16 * max_pixels:
+        raise ImageError(
+            f"{shown(path)} has {header.width}x{header.height} pixels in {length / 2**20:.0f} MiB, more than the "
+            f"{max_pixels / 1e6:.0f} million allowed; shrink it or raise the pixel limit"
+        )
 
 
 def _unreadable(path: str | os.PathLike[str], error: OSError) -> ImageError:

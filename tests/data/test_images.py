@@ -21,6 +21,7 @@ from posfeat.data.images import (
     IMAGENET_MEAN,
     IMAGENET_STD,
     as_rgb,
+    decode_image,
     image_size,
     normalise,
     pad_to_multiple,
@@ -67,6 +68,7 @@ def test_formats(suffix: str, tmp_path: Path) -> None:
     assert image_size(path) == (90, 60)
     read = read_image(path)
     assert read.dtype == np.uint8
+    assert np.array_equal(decode_image(path.read_bytes(), path.name), read)
     if suffix in (".jpg", ".webp"):
         assert np.abs(read.astype(int) - pixels).mean() < 8
     else:
@@ -173,6 +175,9 @@ def test_each_broken_file_gets_one_line(tmp_path: Path, capfd: pytest.CaptureFix
         assert "\n" not in str(caught.value)
         assert path.name.partition("\n")[0] in str(caught.value)
         assert ";" in str(caught.value), "it does not say what to do"
+        if path.is_file():
+            with pytest.raises(ImageError, match=message):
+                decode_image(path.read_bytes(), path.name)
     printed = capfd.readouterr()
     assert printed.out == ""
     assert [line for line in printed.err.splitlines() if "Not enough image data" not in line] == []
