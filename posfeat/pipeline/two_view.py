@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +18,10 @@ from posfeat.matching import MatchOptions, match
 from posfeat.networks.extraction import ExtractionOptions
 from posfeat.networks.posfeat import PoSFeat
 from posfeat.pipeline.draw import draw_matches
-from posfeat.types import Features, Matches
+from posfeat.types import Array, Features, Matches
 
-FEWEST_MATCHES = 8  # any seven matches agree on some geometry, so seven prove nothing
+GeometryKind = Literal["fundamental", "homography"]
+FEWEST_MATCHES = 8  # any seven matches agree on some fundamental matrix, so seven prove nothing
 CONFIDENCE = 0.9999
 MOST_TRIALS = 10_000
 
@@ -67,20 +69,45 @@ def matched_positions(
     return xy0, xy1
 
 
+@dataclass(frozen=True)
+class EstimatedGeometry:
+    """The geometry that most matched positions support; no matrix where too few agree.
+
+    The matrix has unit norm: F with x1^T F x0 = 0, or H that takes homogeneous positions of image 0 to those of image 1.
+    """
+
+    kind: GeometryKind
+    matrix: Array | None  # (3, 3)
+    inliers: npt.NDArray[np.bool_]  # (M,): which of the matches agree with it
+
+
 def verified(
     xy0: npt.NDArray[np.float32], xy1: npt.NDArray[np.float32], threshold_px: float = 1.5
 ) -> npt.NDArray[np.bool_]:
-    """Which matched positions (M, 2) fit the epipolar geometry that most of them support (MAGSAC, the same each time)."""
+    """Which matched positions (M, 2) fit the epipolar geometry that most of them support."""
+    return estimate_geometry(xy0, xy1, "fundamental", threshold_px).inliers
+
+
+def estimate_geometry(
+    xy0: npt.NDArray[np.float32], xy1: npt.NDArray[np.float32], kind: GeometryKind, threshold_px: float = 1.5
+) -> EstimatedGeometry:
+    """The geometry of matched positions (M, 2), found by MAGSAC, the same each time."""
     import cv2
 
-    nothing = np.zeros(len(xy0), dtype=bool)
+    nothing = EstimatedGeometry(kind, None, np.zeros(len(xy0), dtype=bool))
     if len(xy0) < FEWEST_MATCHES:
         return nothing
     cv2.setRNGSeed(0)
     try:
-        _, mask = cv2.findFundamentalMat(xy0, xy1, cv2.USAC_MAGSAC, threshold_px, CONFIDENCE, MOST_TRIALS)
+        if kind == "homography":
+            matrix, mask = cv2.findHomography(xy0, xy1, cv2.USAC_MAGSAC, threshold_px, None, MOST_TRIALS, CONFIDENCE)
+        else:
+            matrix, mask = cv2.findFundamentalMat(xy0, xy1, cv2.USAC_MAGSAC, threshold_px, CONFIDENCE, MOST_TRIALS)
     except cv2.error:  # positions that all coincide, for one
         return nothing
-    if mask is None or mask.sum() < FEWEST_MATCHES:
+    if mask is None or matrix is None or matrix.shape != (3, 3) or mask.sum() < FEWEST_MATCHES:
         return nothing
-    return mask.ravel().astype(bool)
+    norm = float(np.linalg.norm(matrix))
+    if not (np.isfinite(norm) and norm > 0):
+        return nothing
+    return EstimatedGeometry(kind, matrix / norm, mask.ravel().astype(bool))
