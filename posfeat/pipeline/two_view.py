@@ -107,7 +107,8 @@ def estimate_geometry(
         return nothing
     if mask is None or matrix is None or matrix.shape != (3, 3) or mask.sum() < FEWEST_MATCHES:
         return nothing
-    norm = float(np.linalg.norm(matrix))
+    found: Array = np.asarray(matrix, dtype=np.float64)
+    norm = float(np.linalg.norm(found))
     if not (np.isfinite(norm) and norm > 0):
         return nothing
-    return EstimatedGeometry(kind, matrix / norm, mask.ravel().astype(bool))
+    return EstimatedGeometry(kind, found / norm, mask.ravel().astype(bool))

