@@ -18,6 +18,7 @@ from torch.utils.hooks import RemovableHandle
 
 from posfeat.data.images import normalise
 from posfeat.networks.paper_inference import use_cheaper_algebra
+from posfeat.processor import multiplies_bfloat16
 from posfeat.types import DenseFeatures
 
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
@@ -30,7 +31,7 @@ def choose_dtype(precision: Precision, device: torch.device) -> torch.dtype:
         return _DTYPES[precision]
     if device.type == "cuda":
         return torch.float16
-    return torch.bfloat16 if device.type == "cpu" and _cpu_multiplies_bfloat16() else torch.float32
+    return torch.bfloat16 if device.type == "cpu" and multiplies_bfloat16() else torch.float32
 
 
 def weights_fingerprint(network: nn.Module) -> tuple[tuple[int, int], ...]:
@@ -81,14 +82,6 @@ def inference_copy(module: nn.Module, dtype: torch.dtype, probe: Tensor) -> nn.M
         probe.to(dtype),
     )
     return fast
-
-
-def _cpu_multiplies_bfloat16() -> bool:
-    try:
-        capabilities = torch.cpu.get_capabilities()
-    except AttributeError:  # an older torch does not say
-        return False
-    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 
 
 def _fold_batch_norms(network: nn.Module, probe: Tensor) -> None:

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "posfeat"
 
-FOUNDATION = {"geometry", "types", "options", "__version__"}
+FOUNDATION = {"geometry", "types", "options", "processor", "__version__"}
 MAY_IMPORT = {
     "geometry": {"geometry"},
     "types": {"geometry", "types"},
@@ -20,7 +20,9 @@ MAY_IMPORT = {
     "data": {"data"} | FOUNDATION,
     "losses": {"losses"} | FOUNDATION,
     "networks": {"networks", "data"} | FOUNDATION,
-    "matching": {"matching"} | FOUNDATION,
+    "processor": set(),
+    "nearest_neighbours": {"nearest_neighbours"} | FOUNDATION,
+    "matching": {"matching", "nearest_neighbours"} | FOUNDATION,
     "training": {"training", "networks", "losses", "data", "matching", "benchmarks"} | FOUNDATION,
     "pipeline": {"pipeline", "networks", "data", "matching", "interop"} | FOUNDATION,
     "benchmarks": {"benchmarks", "pipeline", "networks", "data", "matching", "interop"} | FOUNDATION,
@@ -42,6 +44,7 @@ LIBRARY_FILES = {
         "data/texture.py",
         "interop/colmap.py",  # before pycolmap, whose libraries clash with OpenCV's otherwise
         "pipeline/draw.py",
+        "pipeline/rootsift.py",
         "pipeline/two_view.py",
     },
     "h5py": {"pipeline/feature_store.py"},
