@@ -17,11 +17,11 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from posfeat.matching import MatchOptions
-from posfeat.types import Array32, Features, MissingExtraError
+from posfeat.pipeline.rootsift import FINGERPRINT, best_features, extract_rootsift, opencv_features
+from posfeat.types import Features, MissingExtraError
 
 RGB = npt.NDArray[np.uint8]
 PEERS = ("rootsift", "orb", "akaze", "disk", "xfeat", "aliked")
@@ -66,15 +66,10 @@ class RootSift:
     name = "rootsift"
     own_matching = MatchOptions(ratio=0.8)
 
-    def __init__(self) -> None:
-        self.fingerprint = f"rootsift opencv {cv2.__version__}"
+    fingerprint = FINGERPRINT
 
     def extract(self, image: RGB, max_keypoints: int) -> Features:
-        detector = cv2.SIFT.create(nfeatures=max_keypoints)
-        keypoints, raw = detector.detectAndCompute(_grey(image), None)
-        descriptors = np.zeros((0, 128), np.float32) if raw is None else raw
-        rooted = np.sqrt(descriptors / np.maximum(descriptors.sum(axis=1, keepdims=True), 1e-12))
-        return _opencv_features(keypoints, rooted.astype(np.float32), image, max_keypoints)
+        return extract_rootsift(image, max_keypoints)
 
 
 class BinaryFeatures:
@@ -91,7 +86,7 @@ class BinaryFeatures:
         keypoints, packed = self._detector(max_keypoints).detectAndCompute(_grey(image), None)
         packed = np.zeros((0, 32 if self.name == "orb" else 61), np.uint8) if packed is None else packed
         signs = np.unpackbits(packed, axis=1).astype(np.float32) * 2 - 1
-        return _opencv_features(keypoints, signs, image, max_keypoints)
+        return opencv_features(keypoints, signs, image, max_keypoints)
 
     def _detector(self, max_keypoints: int) -> Any:
         if self.name == "orb":
@@ -123,7 +118,7 @@ class Disk:
     def extract(self, image: RGB, max_keypoints: int) -> Features:
         with torch.inference_mode():
             found = self._network(_as_batch(image), n=max_keypoints, pad_if_not_divisible=True)[0]
-        return _features(found.keypoints, found.detection_scores, found.descriptors, image, max_keypoints)
+        return best_features(found.keypoints, found.detection_scores, found.descriptors, image, max_keypoints)
 
 
 class XFeat:
@@ -141,7 +136,7 @@ class XFeat:
 
     def extract(self, image: RGB, max_keypoints: int) -> Features:
         found = self._network.detectAndCompute(_as_batch(image), top_k=max_keypoints)[0]
-        return _features(found["keypoints"], found["scores"], found["descriptors"], image, max_keypoints)
+        return best_features(found["keypoints"], found["scores"], found["descriptors"], image, max_keypoints)
 
 
 class Aliked:
@@ -163,25 +158,7 @@ class Aliked:
     def extract(self, image: RGB, max_keypoints: int) -> Features:
         with torch.inference_mode():
             found = self._network(_as_batch(image))[0]
-        return _features(found.keypoints, found.keypoint_scores, found.descriptors, image, max_keypoints)
-
-
-def _opencv_features(keypoints: Any, descriptors: Array32, image: RGB, max_keypoints: int) -> Features:
-    positions = np.array([keypoint.pt for keypoint in keypoints], np.float32).reshape(-1, 2)
-    scores = np.array([keypoint.response for keypoint in keypoints], np.float32)
-    found = torch.from_numpy(positions), torch.from_numpy(scores), torch.from_numpy(descriptors)
-    return _features(*found, image, max_keypoints)
-
-
-def _features(keypoints: Tensor, scores: Tensor, descriptors: Tensor, image: RGB, max_keypoints: int) -> Features:
-    """Best first, at most ``max_keypoints``, descriptors of unit length."""
-    best = scores.argsort(descending=True, stable=True)[:max_keypoints]
-    return Features(
-        keypoints=keypoints[best].float(),
-        scores=scores[best].float(),
-        descriptors=F.normalize(descriptors[best].float(), dim=-1),
-        image_size=(image.shape[1], image.shape[0]),
-    )
+        return best_features(found.keypoints, found.keypoint_scores, found.descriptors, image, max_keypoints)
 
 
 def _as_batch(image: RGB) -> Tensor:
