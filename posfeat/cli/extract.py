@@ -11,19 +11,21 @@ import typer
 from posfeat.cli.model_choice import (
     Device,
     DeviceOption,
+    FeaturesOption,
     KeypointsOption,
+    Kind,
     Precision,
     PrecisionOption,
     SetOption,
     WeightsOption,
-    extraction_options,
-    load_model,
+    load_extractor,
 )
 from posfeat.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from posfeat.networks.extraction import ExtractionOptions
     from posfeat.networks.posfeat import PoSFeat
+    from posfeat.pipeline.extract import Extractor
     from posfeat.pipeline.feature_store import DescriptorFormat
 
 EXAMPLES = """\b
@@ -31,6 +33,7 @@ Examples:
   posfeat extract photos/ -o features.h5
   posfeat extract photos/ -o features.h5 --masks masks/ --max-keypoints 8192
   posfeat extract photos/ -o features.h5 --set rotations_deg=[0,90,180,270]
+  posfeat extract photos/ -o features.h5 --features rootsift
 """
 PARTLY = 1  # exit code where the work is done but some of it failed
 
@@ -48,23 +51,23 @@ def extract(
         bool, typer.Option("--float32", help="Store descriptors in 32 bits; they are stored in 16.")
     ] = False,
     overrides: SetOption = None,
+    kind: FeaturesOption = Kind.posfeat,
     weights: WeightsOption = "default",
     device: DeviceOption = Device.auto,
     precision: PrecisionOption = Precision.auto,
 ) -> None:
     """Extract the features of all photos of a folder into one file."""
-    options = extraction_options(max_keypoints, precision, overrides)
-    model = load_model(weights, device)
-    failures = extract_with_progress(model, folder, output, options, masks, "float32" if full_precision else "float16")
-    if failures:
+    extractor = load_extractor(kind, weights, device, max_keypoints, precision, overrides)
+    number_format: DescriptorFormat = "float32" if full_precision else "float16"
+    if extract_with_progress(extractor, folder, output, masks=masks, descriptor_format=number_format):
         raise typer.Exit(PARTLY)
 
 
 def extract_with_progress(
-    model: PoSFeat,
+    model: PoSFeat | Extractor,
     folder: Path,
     output: Path,
-    options: ExtractionOptions,
+    options: ExtractionOptions | None = None,
     masks: Path | None = None,
     descriptor_format: DescriptorFormat = "float16",
 ) -> int:

@@ -10,6 +10,7 @@ import typer
 if TYPE_CHECKING:
     from posfeat.networks.extraction import ExtractionOptions
     from posfeat.networks.posfeat import PoSFeat
+    from posfeat.pipeline.extract import Extractor
 
 
 class Device(str, Enum):
@@ -30,6 +31,14 @@ class Precision(str, Enum):
     fp16 = "fp16"
 
 
+class Kind(str, Enum):
+    """What features."""
+
+    posfeat = "posfeat"
+    rootsift = "rootsift"
+
+
+FeaturesOption = Annotated[Kind, typer.Option("--features", help="Ours, or RootSIFT, which needs no weights.")]
 WeightsOption = Annotated[
     str, typer.Option("--weights", help="'default', a checkpoint, or a folder in the published layout.")
 ]
@@ -66,3 +75,18 @@ def extraction_options(max_keypoints: int, precision: Precision, overrides: list
 
     asked = {"selection": {"max_keypoints": max_keypoints}, "precision": precision.value}
     return options_from_mapping(ExtractionOptions, apply_overrides(asked, overrides or []))
+
+
+def load_extractor(
+    kind: Kind, weights: str, device: Device, max_keypoints: int, precision: Precision, overrides: list[str] | None
+) -> Extractor:
+    """What turns photos into features, from what was asked for on the command line."""
+    from posfeat.pipeline.extract import NetworkExtractor, RootSiftExtractor
+    from posfeat.types import OptionsError
+
+    if kind is Kind.posfeat:
+        options = extraction_options(max_keypoints, precision, overrides)
+        return NetworkExtractor(load_model(weights, device), options)
+    if overrides:
+        raise OptionsError(f"--set {overrides[0]} is an option of our own features; RootSIFT has --max-keypoints only")
+    return RootSiftExtractor(max_keypoints)

@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any, Protocol
 
 from posfeat.data.images import IMAGE_SUFFIXES, RGB, shown
 from posfeat.networks.extraction import ExtractionOptions, read_pixels
@@ -16,11 +17,54 @@ from posfeat.networks.posfeat import PoSFeat
 from posfeat.networks.views import Mask
 from posfeat.options import options_to_mapping
 from posfeat.pipeline.feature_store import DescriptorFormat, FeatureStore
+from posfeat.pipeline.rootsift import FINGERPRINT, extract_rootsift
 from posfeat.pipeline.write_batch import WriteBatch
 from posfeat.types import DataError, Features, PosfeatError, StoreError
 
 Progress = Callable[[int, int], None]
 Pixels = tuple[RGB, Mask | None]
+
+
+class Extractor(Protocol):
+    """What turns a photo into features."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What names it exactly: a store goes on with the same settings only."""
+        ...
+
+    def extract(self, rgb: RGB, allowed: Mask | None) -> Features:
+        """The features of a photo; nothing is found where ``allowed`` is False."""
+        ...
+
+
+@dataclass(frozen=True)
+class NetworkExtractor:
+    """A model of ours."""
+
+    model: PoSFeat
+    options: ExtractionOptions
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"weights": weights_digest(self.model), "extraction": options_to_mapping(self.options)}
+
+    def extract(self, rgb: RGB, allowed: Mask | None) -> Features:
+        return self.model.extract(rgb, mask=allowed, options=self.options)
+
+
+@dataclass(frozen=True)
+class RootSiftExtractor:
+    """RootSIFT, which needs no weights."""
+
+    max_keypoints: int
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"weights": FINGERPRINT, "extraction": {"selection": {"max_keypoints": self.max_keypoints}}}
+
+    def extract(self, rgb: RGB, allowed: Mask | None) -> Features:
+        return extract_rootsift(rgb, self.max_keypoints, allowed)
 
 
 @dataclass(frozen=True)
@@ -34,7 +78,7 @@ class ExtractionReport:
 
 
 def extract_folder(
-    model: PoSFeat,
+    model: PoSFeat | Extractor,
     image_folder: Path,
     store_path: Path,
     options: ExtractionOptions | None = None,
@@ -46,9 +90,10 @@ def extract_folder(
 ) -> ExtractionReport:
     """Extract every photo below a folder into a store, leaving out those that the store has.
 
-    ``progress`` hears how many of all photos are done, ``on_failure`` each line as it comes.
+    ``options`` are those of a model; any other extractor has its own. ``progress`` hears how many of all photos are
+    done, ``on_failure`` each line as it comes.
     """
-    options = options or ExtractionOptions()
+    extractor = NetworkExtractor(model, options or ExtractionOptions()) if isinstance(model, PoSFeat) else model
     failures: list[str] = []
 
     def failed(line: str) -> None:
@@ -58,13 +103,12 @@ def extract_folder(
 
     names = list_images(image_folder, mask_folder, failed)
     masks = {} if mask_folder is None else find_masks(mask_folder, names)
-    settings = {"weights": weights_digest(model), "extraction": options_to_mapping(options)}
     num_extracted = num_known = 0
-    with FeatureStore(store_path, "a", settings) as store:
+    with FeatureStore(store_path, "a", extractor.settings) as store:
         wanted, num_known = _not_in_store(store, names, failed)
         with WriteBatch[tuple[str, Features]](lambda items: store.write_all(items, descriptor_format)) as batch:
             for done, (name, pixels) in enumerate(_decoded(image_folder, wanted, masks), start=1):
-                outcome = _features_of(model, name, pixels, options)
+                outcome = _features_of(extractor, name, pixels)
                 if isinstance(outcome, str):
                     failed(outcome)
                 else:
@@ -137,11 +181,11 @@ def _decoded(folder: Path, names: Sequence[str], masks: dict[str, Path]) -> Iter
             yield name, current
 
 
-def _features_of(model: PoSFeat, name: str, pixels: Future[Pixels], options: ExtractionOptions) -> Features | str:
+def _features_of(extractor: Extractor, name: str, pixels: Future[Pixels]) -> Features | str:
     """The features of an image, or the line that says why there are none."""
     try:
         rgb, allowed = pixels.result()
-        return model.extract(rgb, mask=allowed, options=options)
+        return extractor.extract(rgb, allowed)
     except PosfeatError as error:
         return str(error)
     except (MemoryError, RuntimeError) as error:
