@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from posfeat import __version__
-from posfeat.cli import data, evaluate, extract, inspect, match, train
+from posfeat.cli import convert, data, evaluate, extract, inspect, match, train
 
 app = typer.Typer(
     name="posfeat",
@@ -23,6 +23,7 @@ app = typer.Typer(
 app.command("match", epilog=match.EXAMPLES)(match.match)
 app.command("extract", epilog=extract.EXAMPLES)(extract.extract)
 app.command("inspect", epilog=inspect.EXAMPLES)(inspect.inspect)
+app.command("convert", epilog=convert.EXAMPLES)(convert.convert)
 app.command("train", epilog=train.EPILOG)(train.train)
 app.add_typer(data.app, name="data")
 app.add_typer(evaluate.app, name="evaluate")

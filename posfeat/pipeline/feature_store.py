@@ -1,4 +1,4 @@
-"""Features and matches on disk, in the HDF5 layout that hloc reads and writes; the only file that knows HDF5.
+"""Features and matches on disk, in the HDF5 layout that hloc reads and writes.
 
 Features: a group for each image, named by its path below the image folder, with ``keypoints`` (N, 2), ``descriptors``
 (D, N: transposed), ``scores`` (N) and ``image_size`` (width, height). Keypoints are float32 always: 16 bits would move
@@ -24,11 +24,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from posfeat.data.images import IMAGE_SUFFIXES
 from posfeat.pipeline.journaled_file import JournaledFile, needs_recovery
 from posfeat.types import Features, Matches, StoreError
 
 Mode = Literal["r", "a"]
 DescriptorFormat = Literal["float32", "float16"]
+PAIR_SEPARATORS = ("/", "_")  # between the names of a pair; hloc's older files have the second
 DETECTION_NOISE_PX = 1.0  # hloc's own default for the attribute that it reads
 
 
@@ -214,14 +216,14 @@ class MatchStore(_Store):
     marker = "matches0"
 
     def __contains__(self, pair: tuple[str, str]) -> bool:
-        return self._has(_pair_group(*pair))
+        return self._group_of(*pair) is not None
 
     def pairs(self) -> list[tuple[str, str]]:
         """All pairs in the store; for files of other tools the names as they stand there, with '-' for '/'."""
         found = []
         for group in self.entries():
             attributes = self._file[group].attrs
-            name0, _, name1 = group.rpartition("/")
+            name0, name1 = _names_of_group(group)
             found.append((str(attributes.get("name0", name0)), str(attributes.get("name1", name1))))
         return sorted(found)
 
@@ -247,8 +249,9 @@ class MatchStore(_Store):
 
     def read(self, name0: str, name1: str) -> Matches:
         """The matches of a pair, in whichever order the store has it."""
-        turned = (name0, name1) not in self and (name1, name0) in self
-        group = self._group(_pair_group(*((name1, name0) if turned else (name0, name1))), f"the pair {name0} {name1}")
+        straight, reverse = self._group_of(name0, name1), self._group_of(name1, name0)
+        turned = straight is None and reverse is not None
+        group = self._group(straight or reverse or _pair_group(name0, name1), f"the pair {name0} {name1}")
         partner = group["matches0"][()].astype(np.int64)
         if (partner < -1).any():
             raise StoreError(
@@ -260,6 +263,11 @@ class MatchStore(_Store):
         order = np.argsort(-scores.astype(np.float32), kind="stable")
         indices = torch.from_numpy(np.stack(columns, axis=1)[order])
         return Matches(indices, torch.from_numpy(scores[order].astype(np.float32)))
+
+    def _group_of(self, name0: str, name1: str) -> str | None:
+        """Where a pair's matches are, in this order of its names."""
+        groups = (_pair_group(name0, name1, separator) for separator in PAIR_SEPARATORS)
+        return next((group for group in groups if self._has(group)), None)
 
     def verify(self, progress: Callable[[int, int], None] | None = None) -> list[str]:
         """Read everything; a line for each pair that is not as it should be."""
@@ -324,8 +332,18 @@ def _checked_name(name: str) -> str:
     return str(path)
 
 
-def _pair_group(name0: str, name1: str) -> str:
-    return "/".join(_checked_name(name).replace("/", "-") for name in (name0, name1))
+def _pair_group(name0: str, name1: str, separator: str = PAIR_SEPARATORS[0]) -> str:
+    return separator.join(_checked_name(name).replace("/", "-") for name in (name0, name1))
+
+
+def _names_of_group(group: str) -> tuple[str, str]:
+    """The two names in a group's name. Joined with '_', the first of them ends where a picture's name does."""
+    name0, separator, name1 = group.rpartition(PAIR_SEPARATORS[0])
+    if separator:
+        return name0, name1
+    cuts = [(group[:at], group[at + 1 :]) for at, letter in enumerate(group) if letter == PAIR_SEPARATORS[1]]
+    pictures = [cut for cut in cuts if PurePosixPath(cut[0]).suffix.lower() in IMAGE_SUFFIXES]
+    return next(iter(pictures or cuts), (group, ""))
 
 
 def _numpy(tensor: Tensor, dtype: str) -> np.ndarray[Any, Any]:

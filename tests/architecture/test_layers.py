@@ -43,16 +43,17 @@ LIBRARY_FILES = {
         "data/synthetic.py",
         "data/texture.py",
         "interop/colmap.py",  # before pycolmap, whose libraries clash with OpenCV's otherwise
+        "interop/opencv.py",
         "pipeline/draw.py",
         "pipeline/rootsift.py",
         "pipeline/two_view.py",
     },
-    "h5py": {"pipeline/feature_store.py"},
+    "h5py": {"interop/imc.py", "pipeline/feature_store.py"},
     "pycolmap": {"interop/colmap.py"},
     "poselib": {"benchmarks/robust_estimation.py"},
     "pickle": {"data/object_arrays.py"},  # a reader that refuses whatever is not data
     "matplotlib": {"benchmarks/plots.py"},
-    "kornia": {"benchmarks/baselines.py"},
+    "kornia": {"benchmarks/baselines.py", "interop/kornia.py"},
 }
 NEVER = {"torchvision", "timm", "pytorch_lightning", "lightning", "hydra", "dill"}
 

@@ -100,6 +100,19 @@ def test_reads_what_other_tools_wrote(tmp_path: Path) -> None:
     assert (store_kind(tmp_path / "f.h5"), store_kind(tmp_path / "m.h5")) == ("feature", "match")
 
 
+def test_hlocs_older_names_of_pairs_and_missing_scores(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "m.h5", "w", libver="latest") as file:
+        file["db-my_1.jpg_query-2_b.JPG/matches0"] = np.array([-1, 2, 0], np.int16)
+    with MatchStore(tmp_path / "m.h5") as store:
+        assert store.pairs() == [("db-my_1.jpg", "query-2_b.JPG")]
+        assert store.read("db/my_1.jpg", "query/2_b.JPG").indices.tolist() == [[1, 2], [2, 0]]
+        assert store.read("query/2_b.JPG", "db/my_1.jpg").indices.tolist() == [[2, 1], [0, 2]]
+        assert store.read("db/my_1.jpg", "query/2_b.JPG").scores.tolist() == [1, 1]
+        assert ("db/my_1.jpg", "query/2_b.JPG") in store
+        assert ("query/2_b.JPG", "db/my_1.jpg") not in store
+        assert store.verify() == []
+
+
 def test_no_keypoints_and_no_matches_are_entries_too(tmp_path: Path) -> None:
     nothing = Features(torch.zeros(0, 2), torch.zeros(0), torch.zeros(0, 16), (10, 10))
     with FeatureStore(tmp_path / "f.h5", "a") as store, MatchStore(tmp_path / "m.h5", "a") as matches:
