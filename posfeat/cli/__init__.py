@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from posfeat import __version__
-from posfeat.cli import convert, data, evaluate, extract, inspect, match, train
+from posfeat.cli import convert, data, demo, evaluate, extract, inspect, match, train
 
 app = typer.Typer(
     name="posfeat",
@@ -20,6 +20,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
 app.command("match", epilog=match.EXAMPLES)(match.match)
 app.command("extract", epilog=extract.EXAMPLES)(extract.extract)
 app.command("inspect", epilog=inspect.EXAMPLES)(inspect.inspect)

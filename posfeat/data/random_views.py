@@ -157,7 +157,7 @@ def _look_at(
     towards = -np.array([np.sin(tilt) * np.cos(azimuth), np.sin(tilt) * np.sin(azimuth), -np.cos(tilt)])
     # foreshortening makes the mean scale of a tilted view smaller than focal / distance
     centre = np.array([aim[0], aim[1], 0.0]) - focal / scale * np.sqrt(np.cos(tilt)) * towards
-    return _camera(centre, towards, roll_deg, focal, height, width, rng.normal(0, 0.02, 2))
+    return camera_towards(centre, towards, roll_deg, focal, height, width, rng.normal(0, 0.02, 2))
 
 
 def _turn_in_place(
@@ -173,14 +173,15 @@ def _turn_in_place(
     """A camera at the same place that looks elsewhere, turned and zoomed."""
     aim = np.array([*(target + rng.uniform(-1, 1, 2) * spread), 0.0])
     towards = (aim - camera.centre) / np.linalg.norm(aim - camera.centre)
-    return _camera(
+    return camera_towards(
         camera.centre, towards, roll_deg, camera.intrinsics[0, 0] * zoom, height, width, rng.normal(0, 0.02, 2)
     )
 
 
-def _camera(
+def camera_towards(
     centre: Array, towards: Array, roll_deg: float, focal: float, height: int, width: int, principal_shift: Array
 ) -> PosedCamera:
+    """A camera at ``centre`` that looks along ``towards`` (unit length), upright but for its roll."""
     right = np.cross([0.0, 1.0, 0.0], towards)
     right /= np.linalg.norm(right)
     upright = np.stack([right, np.cross(towards, right), towards])

@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "training": {"training", "networks", "losses", "data", "matching", "benchmarks"} | FOUNDATION,
     "pipeline": {"pipeline", "networks", "data", "matching", "interop"} | FOUNDATION,
     "benchmarks": {"benchmarks", "pipeline", "networks", "data", "matching", "interop"} | FOUNDATION,
+    "demo": {"demo", "benchmarks", "pipeline", "networks", "data", "matching"} | FOUNDATION,
     "interop": {"interop", "networks", "data", "matching"} | FOUNDATION,
 }
 ABOVE_ALL = {"cli", "__init__", "__main__"}
@@ -40,6 +41,7 @@ LIBRARY_FILES = {
         "data/check_pictures.py",
         "data/distortion.py",
         "data/images.py",
+        "data/loader.py",
         "data/synthetic.py",
         "data/texture.py",
         "interop/colmap.py",  # before pycolmap, whose libraries clash with OpenCV's otherwise

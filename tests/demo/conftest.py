@@ -1,0 +1,3 @@
+"""The command line, run as in its own tests."""
+
+from tests.cli.conftest import posfeat as posfeat
