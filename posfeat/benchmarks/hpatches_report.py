@@ -63,14 +63,15 @@ def write_homography_report(
     """Write results.json and report.html."""
     title = f"Matching accuracy on {len(sequences)} image sequences"
     names = {sequence.name for sequence in sequences}
-    sections = [_summary(results), _curves(results.methods, whole=names == hpatches_names()[0])]
+    sections = [accuracy_section(results), curves_section(results.methods, whole=names == hpatches_names()[0])]
     if names == hpatches_names()[0]:
         sections.append(_table1(results.methods))
-    sections += [_by_sequence(results.methods), _examples(examples)]
+    sections += [sequences_section(results.methods), examples_section(examples)]
     write_report(folder, title, results, results.provenance, sections)
 
 
-def _summary(results: HomographyResults) -> Section:
+def accuracy_section(results: HomographyResults) -> Section:
+    """Every method's MMA and counts on each split."""
     header = ["method", "split", "pairs", "MMAscore", "MMA@1", "MMA@3", "MMA@5", "keypoints", "matches", "within 3 px"]
     with_homographies = any(result.splits[0].homography_auc for result in results.methods)
     header += ["homography AUC@1", "@3", "@5 px"] if with_homographies else []
@@ -88,7 +89,8 @@ def _summary(results: HomographyResults) -> Section:
     return Section("Accuracy", f"{_PROTOCOL} {skipped}".strip(), [Table(header, rows, rules)])
 
 
-def _curves(methods: Sequence[MethodResult], whole: bool) -> Section:
+def curves_section(methods: Sequence[MethodResult], whole: bool) -> Section:
+    """Fig. 5: a panel for each split, with the published curves where they belong."""
     splits = [split.split for split in methods[0].splits] if methods else []
     published = published_methods() if whole else []
     panels: dict[str, list[Curve]] = {}
@@ -118,7 +120,8 @@ def _table1(methods: Sequence[MethodResult]) -> Section:
     return Section("Table 1", text, [Table(["method", *SPLITS], rows, [first])])
 
 
-def _by_sequence(methods: Sequence[MethodResult]) -> Section:
+def sequences_section(methods: Sequence[MethodResult]) -> Section:
+    """Every method's MMAscore on each sequence."""
     scores: dict[tuple[str, str], dict[str, float]] = {}
     for result in methods:
         for name, change, score in result.sequence_scores():
@@ -131,7 +134,8 @@ def _by_sequence(methods: Sequence[MethodResult]) -> Section:
     return Section("MMAscore of each sequence", tables=[Table(header, rows)])
 
 
-def _examples(examples: Sequence[Example]) -> Section:
+def examples_section(examples: Sequence[Example]) -> Section:
+    """Matches of some pairs, to be looked at."""
     pictures = []
     for example in sorted(examples, key=lambda example: example.sequence.change):
         sequence, matches = example.sequence, example.matches

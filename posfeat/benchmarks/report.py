@@ -60,8 +60,8 @@ def write_report(folder: Path, title: str, results: Any, provenance: Provenance,
     """Write ``results.json`` and ``report.html``, each all or nothing."""
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(_plain(dataclasses.asdict(results)), indent=1, allow_nan=False)
-    _replace(folder / "results.json", text + "\n")
-    _replace(folder / "report.html", page(title, [*sections, _origin(provenance)]))
+    write_text(folder / "results.json", text + "\n")
+    write_text(folder / "report.html", page(title, [*sections, _origin(provenance)]))
 
 
 def page(title: str, sections: Sequence[Section]) -> str:
@@ -119,7 +119,8 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _replace(path: Path, text: str) -> None:
+def write_text(path: Path, text: str) -> None:
+    """Replace a file in one piece."""
     part = path.with_name(path.name + ".part")
     part.write_text(text, encoding="utf-8")
     os.replace(part, path)

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from posfeat.cli import evaluate_ablation
+from posfeat.cli.evaluate_tables import print_accuracy, print_poses
 from posfeat.cli.progress import progress_bar
 
 if TYPE_CHECKING:
-    from posfeat.benchmarks.hpatches_report import HomographyResults
-    from posfeat.benchmarks.pose_run import PoseResults
     from posfeat.benchmarks.run import RunOptions
 
 app = typer.Typer(help="Measure features on the paper's benchmarks, beside other people's features.")
+app.command("ablation")(evaluate_ablation.ablation)
 
 MethodsOption = Annotated[
     list[str],
@@ -70,7 +71,7 @@ def hpatches(
 
     options = _run_options([*methods, *(more or [])], keypoints, cache, own_matcher, device, overrides)
     results = run_hpatches(root, options, output, progress_bar)
-    _print_accuracy(results)
+    print_accuracy(results)
     print(f"report: {output / 'report.html'}")
 
 
@@ -95,7 +96,7 @@ def pose(
 
     options = _run_options([*methods, *(more or [])], keypoints, cache, own_matcher, device, overrides)
     results = run_poses(root, options, output, pairs, neighbours, progress_bar)
-    _print_poses(results)
+    print_poses(results)
     print(f"report: {output / 'report.html'}")
 
 
@@ -125,40 +126,3 @@ def _check(root: Path) -> None:
     if problems:
         raise typer.Exit(2)
     print("nothing is wrong")
-
-
-def _print_accuracy(results: HomographyResults) -> None:
-    header = ["method", "split", "MMAscore", "MMA@1", "MMA@3", "MMA@5", "keypoints", "matches", "within 3 px"]
-    rows: list[list[str]] = []
-    for result in results.methods:
-        for split in result.splits:
-            numbers = [split.mma_score, split.mma[0], split.mma[2], split.mma[4]]
-            counts = [split.keypoints, split.matches, split.correct]
-            first = result.method if split.split == "overall" else ""
-            rows.append([first, split.split, *(f"{n:.3f}" for n in numbers), *(f"{n:.0f}" for n in counts)])
-    _print_table(header, rows, results.skipped)
-
-
-def _print_poses(results: PoseResults) -> None:
-    header = ["method", "scene", "pairs", "AUC@5", "AUC@10", "AUC@20", "precision@1.5 px", "matches"]
-    rows: list[list[str]] = []
-    for result in results.methods:
-        for scene in result.scenes:
-            first = result.method if scene.scene == "all" else ""
-            shares = [f"{n:.3f}" for n in (*scene.auc, scene.precision[1])]
-            rows.append([first, scene.scene, str(scene.pairs), *shares, f"{scene.matches:.0f}"])
-    _print_table(header, rows, results.skipped)
-
-
-def _print_table(header: list[str], rows: list[list[str]], skipped: dict[str, str]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(*header)
-    for row in rows:
-        if row[0] and table.row_count:
-            table.add_section()
-        table.add_row(*row)
-    Console(width=110).print(table)
-    for name, why in skipped.items():
-        print(f"skipped {name}: {why}")

@@ -1,0 +1,65 @@
+"""The tables that posfeat evaluate prints at its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from posfeat.benchmarks.ablation import AblationResults
+    from posfeat.benchmarks.hpatches_report import HomographyResults
+    from posfeat.benchmarks.pose_run import PoseResults
+
+
+def print_accuracy(results: HomographyResults) -> None:
+    """MMAscore, MMA and counts of every method and split."""
+    header = ["method", "split", "MMAscore", "MMA@1", "MMA@3", "MMA@5", "keypoints", "matches", "within 3 px"]
+    rows: list[list[str]] = []
+    for result in results.methods:
+        for split in result.splits:
+            numbers = [split.mma_score, split.mma[0], split.mma[2], split.mma[4]]
+            counts = [split.keypoints, split.matches, split.correct]
+            first = result.method if split.split == "overall" else ""
+            rows.append([first, split.split, *(f"{n:.3f}" for n in numbers), *(f"{n:.0f}" for n in counts)])
+    print_table(header, rows, results.skipped)
+
+
+def print_ablation(results: AblationResults) -> None:
+    """Every model's overall numbers, and what the claims amount to."""
+    header = ["model", "MMAscore", "MMA@1", "MMA@3", "MMA@5", "keypoints", "matches", "within 3 px"]
+    rows = []
+    for method in results.accuracy.methods:
+        overall = method.splits[0]
+        shares = [overall.mma_score, overall.mma[0], overall.mma[2], overall.mma[4]]
+        counts = [overall.keypoints, overall.matches, overall.correct]
+        rows.append([method.method, *(f"{n:.3f}" for n in shares), *(f"{n:.0f}" for n in counts)])
+    print_table(header, rows, results.accuracy.skipped, ruled=False)
+    for verdict in results.verdicts:
+        on = f"{verdict.better_on} of {verdict.sequences} sequences"
+        print(f"{verdict.claim}: {verdict.difference:+.3f} MMAscore, better on {on}")
+
+
+def print_poses(results: PoseResults) -> None:
+    """Pose AUC, precision and matches of every method and scene."""
+    header = ["method", "scene", "pairs", "AUC@5", "AUC@10", "AUC@20", "precision@1.5 px", "matches"]
+    rows: list[list[str]] = []
+    for result in results.methods:
+        for scene in result.scenes:
+            first = result.method if scene.scene == "all" else ""
+            shares = [f"{n:.3f}" for n in (*scene.auc, scene.precision[1])]
+            rows.append([first, scene.scene, str(scene.pairs), *shares, f"{scene.matches:.0f}"])
+    print_table(header, rows, results.skipped)
+
+
+def print_table(header: list[str], rows: list[list[str]], skipped: dict[str, str], ruled: bool = True) -> None:
+    """Any table; a line is drawn above every row that begins with a name."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*header)
+    for row in rows:
+        if ruled and row[0] and table.row_count:
+            table.add_section()
+        table.add_row(*row)
+    Console(width=110).print(table)
+    for name, why in skipped.items():
+        print(f"skipped {name}: {why}")
