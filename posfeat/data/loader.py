@@ -98,6 +98,7 @@ class PairLoader:
             sampler=steps,
             num_workers=self._processes,
             prefetch_factor=BATCHES_AHEAD,
+            worker_init_fn=_use_one_thread,
         )
         return iter(batches)
 
@@ -120,6 +121,15 @@ class PairLoader:
                 yield self._finish(raw_batch([future.result() for future in pending.popleft()]))
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _use_one_thread(_worker: int) -> None:
+    """As many processes as cores, each with as many threads, would mostly wait for one another."""
+    import cv2
+    from threadpoolctl import threadpool_limits
+
+    cv2.setNumThreads(1)
+    threadpool_limits(1)
 
 
 class _RawBatches(Dataset[PairBatch]):

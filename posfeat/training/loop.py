@@ -37,7 +37,9 @@ class LoopOptions:
     """How long and how fast a network learns."""
 
     steps: int = described(100_000, "number of steps", low=1)
-    minutes: float | None = described(None, "stop after this much time of training, saved and validated", low=0)
+    minutes: float | None = described(
+        None, "stop after this much time of training, saved and validated; the cosine schedule ends there too", low=0
+    )
     batch_size: int = described(6, "pairs a step, over all processes", low=1)
     accumulate: int = described(1, "parts into which a batch is split to save memory", low=1)
     optimiser: Literal["sgd", "adamw"] = described("sgd", "SGD with Nesterov momentum (paper) or AdamW")
@@ -94,6 +96,7 @@ class _State:
         self.average = WeightAverage(trainer.stage.model, options.average)
         self.scaler = torch.amp.GradScaler(trainer.workers.device.type, enabled=options.precision == "fp16")
         self.step, self.best = 0, -math.inf
+        self.seconds = 0.0  # of training so far, earlier sessions' included
         self.validation: dict[str, float] = {}
 
     def as_dict(self, trainer: Trainer) -> dict[str, Any]:
@@ -104,6 +107,7 @@ class _State:
             "scaler": self.scaler.state_dict(),
             "rng": torch.get_rng_state(),
             "step": self.step,
+            "seconds": self.seconds,
             "best": self.best,
             "validation": self.validation,
         }
@@ -115,6 +119,7 @@ class _State:
         self.scaler.load_state_dict(saved["scaler"])
         torch.set_rng_state(saved["rng"])
         self.step, self.best, self.validation = saved["step"], saved["best"], saved["validation"]
+        self.seconds = saved["seconds"]
 
 
 def train(trainer: Trainer, report: Callable[[Progress], None] | None = None, resume: bool = False) -> dict[str, float]:
@@ -125,13 +130,15 @@ def train(trainer: Trainer, report: Callable[[Progress], None] | None = None, re
     stage: nn.Module = trainer.stage
     if trainer.workers.world_size > 1:
         stage = DistributedDataParallel(stage, broadcast_buffers=False)
-    first_step, begun = state.step, time.monotonic()
+    budget = math.inf if options.minutes is None else options.minutes * 60
+    first_step, before, begun = state.step, state.seconds, time.monotonic()
     batches = trainer.batches(state.step)
     while state.step < options.steps:
-        metrics = _step(trainer, stage, state, next(batches))
+        metrics = _step(trainer, stage, state, next(batches), state.seconds / budget)
         state.step += 1
         elapsed = time.monotonic() - begun
-        over = _agree(options.minutes is not None and elapsed > options.minutes * 60, trainer.workers)
+        state.seconds = before + elapsed if math.isinf(budget) else _agree(before + elapsed, trainer.workers)
+        over = state.seconds > budget
         last = over or state.step == options.steps
         if last or state.step % options.validate_every == 0:
             _validate(trainer, state)
@@ -139,8 +146,7 @@ def train(trainer: Trainer, report: Callable[[Progress], None] | None = None, re
             trainer.folder.save_state(state.as_dict(trainer), trainer.workers.is_main)
         if last or state.step % options.log_every == 0:
             left = elapsed / (state.step - first_step) * (options.steps - state.step)
-            if options.minutes is not None:
-                left = min(left, options.minutes * 60 - elapsed)
+            left = min(left, budget - state.seconds)
             trainer.folder.log(state.step, metrics, trainer.workers.is_main)
             if report is not None:
                 report(Progress(state.step, options.steps, metrics, state.validation, max(0.0, left)))
@@ -149,10 +155,12 @@ def train(trainer: Trainer, report: Callable[[Progress], None] | None = None, re
     return state.validation
 
 
-def _step(trainer: Trainer, stage: nn.Module, state: _State, batch: PairBatch) -> dict[str, float]:
+def _step(
+    trainer: Trainer, stage: nn.Module, state: _State, batch: PairBatch, time_share: float
+) -> dict[str, float]:
     """One update; the batch is this process's share."""
     options, workers = trainer.options, trainer.workers
-    rate = learning_rate(state.step, options)
+    rate = learning_rate(state.step, options, time_share)
     for group in state.optimiser.param_groups:
         group["lr"] = rate
     state.optimiser.zero_grad(set_to_none=True)
@@ -208,13 +216,13 @@ def build_optimiser(parameters: list[nn.Parameter], options: LoopOptions) -> tor
     return torch.optim.AdamW(groups, options.learning_rate)
 
 
-def learning_rate(step: int, options: LoopOptions) -> float:
-    """The rate of a step (counted from 0)."""
+def learning_rate(step: int, options: LoopOptions, time_share: float = 0.0) -> float:
+    """The rate of a step (counted from 0), when this share of the time allowed is over."""
     rate = options.learning_rate * min(1.0, (step + 1) / max(1, options.warmup))
     if options.schedule == "step":
         return rate * 0.1 ** sum(step >= milestone for milestone in options.milestones)
     if options.schedule == "cosine":
-        share = max(0, step - options.warmup) / max(1, options.steps - options.warmup)
+        share = max(time_share, (step - options.warmup) / max(1, options.steps - options.warmup), 0.0)
         return rate * (0.5 + 0.5 * math.cos(math.pi * min(1.0, share)))
     return rate
 
@@ -249,13 +257,13 @@ def _autocast(options: LoopOptions, device: torch.device) -> Any:
     return torch.autocast(device.type, dtype) if dtype is not None else nullcontext()
 
 
-def _agree(wish: bool, workers: Workers) -> bool:
-    """Whether any process wishes to stop: clocks differ, but all must stop at one step."""
+def _agree(seconds: float, workers: Workers) -> float:
+    """The longest time of all processes: clocks differ, but all must go on at one rate and stop at one step."""
     if workers.world_size == 1:
-        return wish
-    flag = torch.tensor(float(wish), device=workers.device)
-    dist.all_reduce(flag, dist.ReduceOp.MAX)
-    return bool(flag > 0)
+        return seconds
+    longest = torch.tensor(seconds, device=workers.device)
+    dist.all_reduce(longest, dist.ReduceOp.MAX)
+    return float(longest)
 
 
 def _diverged(trainer: Trainer, state: _State, batch: PairBatch, what: str) -> DivergedError:
