@@ -35,29 +35,19 @@ def write_ablation_report(folder: Path, results: AblationResults, examples: Sequ
 
 
 def _models(results: AblationResults) -> Section:
-    header = [
-        "model",
-        "what",
-        "keypoints of",
-        "descriptors of",
-        *_splits(results),
-        "MMA@1",
-        "MMA@3",
-        "keypoints",
-        "matches",
-    ]
+    header = ["model", "what", *_splits(results), "MMA@1", "MMA@3", "keypoints", "matches"]
     by_name = {method.method: method for method in results.accuracy.methods}
     rows = []
     for model in (model for model in results.ablation.models if model.part != "grid"):
         method = by_name.pop(model.name, None)
         if method is None:
             why = results.accuracy.skipped.get(model.name, "it was not asked for")
-            rows.append([model.name, model.note, model.keypoints, model.descriptors, f"left out: {why}"])
+            rows.append([model.name, model.note, f"left out: {why}"])
         else:
-            rows.append([model.name, model.note, model.keypoints, model.descriptors, *_scores(method)])
+            rows.append([model.name, model.note, *_scores(method)])
     first = len(rows)
     grid = {cell.model for cell in results.ablation.grid}
-    rows += [[name, "", "", "", *_scores(method)] for name, method in by_name.items() if name not in grid]
+    rows += [[name, "", *_scores(method)] for name, method in by_name.items() if name not in grid]
     width = len(header)
     return Section("Models", _PROTOCOL, [Table(header, [row + [""] * (width - len(row)) for row in rows], [first])])
 

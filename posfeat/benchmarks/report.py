@@ -85,13 +85,25 @@ def _section(section: Section) -> str:
 
 
 def _table(table: Table) -> str:
-    head = "".join(f"<th>{html.escape(cell)}</th>" for cell in table.header)
+    worded = [_is_text([row[column] for row in table.rows]) for column in range(len(table.header))]
+    head = "".join(_cell("th", cell, text) for cell, text in zip(table.header, worded, strict=True))
     rows = []
     for index, row in enumerate(table.rows):
         rule = ' class="rule"' if index in table.rules else ""
-        rows.append(f"<tr{rule}>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>")
+        cells = "".join(_cell("td", cell, text) for cell, text in zip(row, worded, strict=True))
+        rows.append(f"<tr{rule}>{cells}</tr>")
     inside = f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"
     return f'<div class="scroll"><table>{inside}</table></div>'
+
+
+def _is_text(column: Sequence[str]) -> bool:
+    """Whether a column holds words, which stand at the left."""
+    return any(cell[:1].isalpha() for cell in column)
+
+
+def _cell(tag: str, content: str, text: bool) -> str:
+    kind = ' class="text"' if text else ""
+    return f"<{tag}{kind}>{html.escape(content)}</{tag}>"
 
 
 def _picture(picture: Picture) -> str:
