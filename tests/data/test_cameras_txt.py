@@ -62,3 +62,13 @@ def test_mistakes_are_named_by_their_line(tmp_path: Path, line: str) -> None:
     (tmp_path / "cameras.txt").write_text(f"# poses\n{line}\n")
     with pytest.raises(DataError, match=r"cameras\.txt line 2"):
         read_cameras_txt(tmp_path / "cameras.txt")
+
+
+def test_the_example_of_the_documentation(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
+    example = next(block for block in text.split("```") if "# MODEL WIDTH HEIGHT" in block)
+    (tmp_path / "cameras.txt").write_text(example)
+    first, second = read_cameras_txt(tmp_path / "cameras.txt")
+    assert first.name == "photos/0001.jpg"
+    assert np.array_equal(first.cam_from_world, np.eye(4))
+    assert (second.name, second.camera.distortion) == ("photos/second one.jpg", (0.1, -0.02, 0, 0))
