@@ -169,3 +169,21 @@ def largest_first(models: Mapping[int, Model] | Sequence[Model]) -> list[Model]:
     """Models by the number of their registered images, then of their points, most first."""
     found = list(models.values()) if isinstance(models, Mapping) else list(models)
     return sorted(found, key=lambda model: (-model.num_reg_images(), -model.num_points3D()))
+
+
+def exif_camera(path: Path) -> tuple[str | None, float | None]:
+    """What a photo's EXIF says of its camera: a name for camera, lens and size, and the focal length in pixels."""
+    try:
+        photo = load_pycolmap().Bitmap.read(path, False)
+    except (ValueError, RuntimeError, OSError):
+        photo = None
+    if photo is None:  # a format that COLMAP does not read
+        return None, None
+    model, focal = photo.exif_camera_model(), photo.exif_focal_length()
+    return (str(model) if model else None), (float(focal) if focal else None)
+
+
+def unknown_camera(model: str, width: int, height: int, focal_px: float) -> Camera:
+    """A camera of which no more than a focal length is known: centred, without distortion."""
+    made = load_pycolmap().Camera.create_from_model_name(0, model, focal_px, width, height)
+    return from_colmap_camera(made)

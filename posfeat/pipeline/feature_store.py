@@ -183,6 +183,14 @@ class FeatureStore(_Store):
         """How many keypoints an image has, without reading them."""
         return int(self._group(_checked_name(name), f"image {name}")["keypoints"].shape[0])
 
+    def image_size(self, name: str) -> tuple[int, int]:
+        """Width and height of an image, without reading its features."""
+        group = self._group(_checked_name(name), f"image {name}")
+        if "image_size" not in group:
+            raise StoreError(f"{self.path} holds keypoints of {name} without its size; extract it again")
+        width, height = (int(value) for value in group["image_size"][()])
+        return width, height
+
     def verify(self, progress: Callable[[int, int], None] | None = None) -> list[str]:
         """Read everything; a line for each image that is not as it should be."""
         return _verify(self.names(), self._problem, progress)

@@ -1,0 +1,161 @@
+"""Features, matches and photos -> a COLMAP database of cameras, keypoints and verified matches. Goes on where it stopped.
+
+Which matches count is COLMAP's own judgement: a pair's matches must agree on one geometry (essential or fundamental matrix,
+or homography). Pairs are written and verified in groups, and each is done once, however often the work is interrupted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from posfeat.interop.colmap_database import ColmapDatabase
+from posfeat.interop.colmap_mapping import VerificationOptions, verify_database
+from posfeat.options import options_to_mapping
+from posfeat.pipeline.choose_cameras import CameraOptions, choose_cameras
+from posfeat.pipeline.feature_store import FeatureStore, MatchStore
+from posfeat.types import Camera, DataError, StoreError
+
+PAIRS_AT_ONCE = 200
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class VerificationReport:
+    """What became of the pairs; a line for each that could not be used."""
+
+    num_images: int
+    num_cameras: int
+    num_pairs: int  # that were matched
+    num_verified: int  # whose matches agree on a geometry
+    num_known: int  # that the database had already
+    failures: tuple[str, ...]
+
+
+def verify_pairs(
+    features_path: Path,
+    matches_path: Path,
+    image_folder: Path,
+    database_path: Path,
+    options: VerificationOptions | None = None,
+    cameras: CameraOptions | None = None,
+    *,
+    known_cameras: Mapping[str, Camera] | None = None,
+    pairs: Sequence[tuple[str, str]] | None = None,
+    progress: Progress | None = None,
+    on_failure: Callable[[str], None] | None = None,
+) -> VerificationReport:
+    """Fill a database with the images of a feature store and the verified matches of a match store.
+
+    A database that was made with other settings, photos or matches is made anew. ``pairs`` leaves out all other pairs.
+    """
+    options, cameras = options or VerificationOptions(), cameras or CameraOptions()
+    failures: list[str] = []
+    with FeatureStore(features_path) as features, MatchStore(matches_path) as matches:
+        wanted = _usable_pairs(features, matches, pairs, failures)
+        settings = {
+            "features": features.settings,
+            "images": _digest(features.names()),
+            "matches": matches.settings,
+            "cameras": options_to_mapping(cameras),
+            "known_cameras": _digest([f"{name} {camera}" for name, camera in sorted((known_cameras or {}).items())]),
+            "verification": {key: v for key, v in options_to_mapping(options).items() if key != "threads"},
+        }
+        prepare_database(database_path, settings)
+        with ColmapDatabase(database_path) as database:
+            write_images(database, features, image_folder, cameras, known_cameras)
+            todo = [pair for pair in wanted if not database.has_matches(*pair)]
+        for line in failures:
+            if on_failure:
+                on_failure(line)
+        for start in range(0, len(todo), PAIRS_AT_ONCE):
+            with ColmapDatabase(database_path) as database:
+                for name0, name1 in todo[start : start + PAIRS_AT_ONCE]:
+                    database.write_matches(name0, name1, matches.read(name0, name1).indices.numpy())
+            verify_database(database_path, options)
+            if progress:
+                progress(len(wanted) - len(todo) + min(start + PAIRS_AT_ONCE, len(todo)), len(wanted))
+        verify_database(database_path, options)  # pairs whose matches were written just before an interruption
+    return _report(database_path, len(wanted) - len(todo), failures)
+
+
+def prepare_database(path: Path, settings: Mapping[str, Any]) -> None:
+    """Keep a database that was made with these settings; remove any other, so that it is made anew."""
+    beside = path.with_suffix(".json")
+    text = json.dumps(settings, indent=1, sort_keys=True)
+    try:
+        if beside.is_file() and beside.read_text(encoding="utf-8") == text:
+            return
+        for leftover in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+            leftover.unlink(missing_ok=True)
+        beside.parent.mkdir(parents=True, exist_ok=True)
+        part = beside.with_name(beside.name + ".part")
+        part.write_text(text, encoding="utf-8")
+        os.replace(part, beside)
+    except OSError as error:
+        raise StoreError(f"cannot write {path}: {error.strerror}; choose another place, or make room") from None
+
+
+def write_images(
+    database: ColmapDatabase,
+    features: FeatureStore,
+    image_folder: Path,
+    options: CameraOptions,
+    known_cameras: Mapping[str, Camera] | None = None,
+) -> None:
+    """Write cameras, images and keypoints of all images of a store that the database does not have."""
+    there = database.image_ids()
+    if not there:
+        sizes = {name: features.image_size(name) for name in features.names()}
+        if not sizes:
+            raise DataError(f"{features.path} holds no images; extract features first")
+        groups = choose_cameras(sizes, image_folder, options, known_cameras)
+        with database.transaction():
+            for group in groups:
+                camera_id = database.add_camera(group.camera, group.focal_is_known)
+                for name in group.names:
+                    database.add_image(name, camera_id)
+    for name in features.names():
+        if not database.has_keypoints(name):
+            database.write_keypoints(name, features.read(name).keypoints.numpy())
+
+
+def _usable_pairs(
+    features: FeatureStore, matches: MatchStore, pairs: Sequence[tuple[str, str]] | None, failures: list[str]
+) -> list[tuple[str, str]]:
+    """The pairs that were matched and whose images have features; a line for each of the others."""
+    usable = []
+    flat = {name.replace("/", "-"): name for name in features.names()}  # as other tools' match files name images
+    for listed in matches.pairs() if pairs is None else pairs:
+        name0, name1 = (name if name in features else flat.get(name, name) for name in listed)
+        missing = [name for name in (name0, name1) if name not in features]
+        if missing:
+            failures.append(f"{matches.path} has matches of {missing[0]}, of which {features.path} has no features")
+        elif (name0, name1) not in matches and (name1, name0) not in matches:
+            failures.append(f"{matches.path} has no matches of {name0} and {name1}; match them first")
+        else:
+            usable.append((name0, name1))
+    return usable
+
+
+def _report(database_path: Path, num_known: int, failures: Sequence[str]) -> VerificationReport:
+    with ColmapDatabase(database_path) as database:
+        pairs = database.pairs()
+        return VerificationReport(
+            num_images=len(database.image_ids()),
+            num_cameras=len(set(database.camera_ids().values())),
+            num_pairs=len(pairs),
+            num_verified=sum(pair.num_inliers > 0 for pair in pairs),
+            num_known=num_known,
+            failures=tuple(failures),
+        )
+
+
+def _digest(lines: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
