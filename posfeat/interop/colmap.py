@@ -6,6 +6,7 @@ and ``to_colmap_camera``, taken away from whatever comes back by ``from_colmap_p
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from posfeat.data.distortion import camera_from_colmap, num_focal_lengths
+from posfeat.data.distortion import camera_from_colmap, num_focal_lengths, undistort_pixels
 from posfeat.geometry.pixels import COLMAP_OFFSET_PX
 from posfeat.types import Array, Camera, DataError, MissingExtraError, ReconstructionError, View
 
@@ -23,7 +24,7 @@ Model = Any  # pycolmap.Reconstruction
 
 
 def load_pycolmap() -> Any:
-    """The module pycolmap, which says no more than errors, or an error that names the extra to install."""
+    """The module pycolmap, kept quiet, or an error that names the extra to install."""
     # pycolmap's wheel carries its own zlib, libpng, libjpeg and sqlite. Unless Python's are loaded before it, the next
     # PNG that OpenCV or Pillow writes ends the process.
     import zlib  # noqa: F401
@@ -37,7 +38,8 @@ def load_pycolmap() -> Any:
     version = str(pycolmap.__version__)
     if int(version.partition(".")[0]) < OLDEST_VERSION:
         raise MissingExtraError(f"pycolmap {version} is too old; pip install 'pycolmap>={OLDEST_VERSION},<5'")
-    pycolmap.logging.minloglevel = int(pycolmap.logging.ERROR)
+    # what it would say of errors comes as an exception, or is said by ours
+    pycolmap.logging.minloglevel = int(pycolmap.logging.FATAL)
     return pycolmap
 
 
@@ -187,3 +189,32 @@ def unknown_camera(model: str, width: int, height: int, focal_px: float) -> Came
     """A camera of which no more than a focal length is known: centred, without distortion."""
     made = load_pycolmap().Camera.create_from_model_name(0, model, focal_px, width, height)
     return from_colmap_camera(made)
+
+
+def write_ply(model: Model, path: Path, rotation: Array | None = None) -> None:
+    """Write a model's coloured points, turned if asked for."""
+    if rotation is not None:
+        pycolmap = load_pycolmap()
+        model = copy.deepcopy(model)
+        model.transform(pycolmap.Sim3d(1.0, pycolmap.Rotation3d(rotation), np.zeros(3)))
+    model.export_PLY(path)
+
+
+def with_cameras(model: Model, cameras: Mapping[int, Camera]) -> Model:
+    """A copy of a model with other cameras (by their ids), its keypoints moved to where the new cameras see them.
+
+    Keypoints that a new camera cannot see are left where they were.
+    """
+    changed, pycolmap = copy.deepcopy(model), load_pycolmap()
+    for image in changed.images.values():
+        old, new = from_colmap_camera(model.camera(image.camera_id)), cameras[image.camera_id]
+        xy = from_colmap_pixels([point.xy for point in image.points2D])
+        moved = undistort_pixels(old, xy, new)
+        moved = to_colmap_pixels(np.where(np.isfinite(moved), moved, xy))
+        for point, position in zip(image.points2D, moved, strict=True):
+            point.xy = position
+    for camera_id, camera in cameras.items():
+        target = changed.cameras[camera_id]
+        target.model = pycolmap.CameraModelId(camera.model)
+        target.width, target.height, target.params = camera.width, camera.height, colmap_params(camera)
+    return changed
