@@ -10,11 +10,25 @@ from typing import Annotated, Any
 import typer
 
 from posfeat import __version__
-from posfeat.cli import convert, data, demo, evaluate, extract, inspect, match, train
+from posfeat.cli import (
+    convert,
+    data,
+    demo,
+    evaluate,
+    export,
+    extract,
+    inspect,
+    map,
+    match,
+    pairs,
+    reconstruct,
+    train,
+    verify,
+)
 
 app = typer.Typer(
     name="posfeat",
-    help="Local features learnt from camera poses alone: match photos, extract features, look into files.",
+    help="Local features learnt from camera poses alone: match photos, reconstruct scenes, look into files.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -23,6 +37,11 @@ app = typer.Typer(
 app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
 app.command("match", epilog=match.EXAMPLES)(match.match)
 app.command("extract", epilog=extract.EXAMPLES)(extract.extract)
+app.command("reconstruct", epilog=reconstruct.EXAMPLES)(reconstruct.reconstruct)
+app.command("pairs", epilog=pairs.EXAMPLES)(pairs.pairs)
+app.command("verify", epilog=verify.EXAMPLES)(verify.verify)
+app.command("map", epilog=map.EXAMPLES)(map.map_)
+app.command("export", epilog=export.EXAMPLES)(export.export)
 app.command("inspect", epilog=inspect.EXAMPLES)(inspect.inspect)
 app.command("convert", epilog=convert.EXAMPLES)(convert.convert)
 app.command("train", epilog=train.EPILOG)(train.train)

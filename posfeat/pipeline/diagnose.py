@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import numpy as np
 
+from posfeat.interop.colmap import Model, from_colmap_camera, registered_images
 from posfeat.interop.colmap_database import ColmapDatabase, PairSummary
 
 ENOUGH_MATCHES = 15  # COLMAP looks at no pair with fewer
 LEAST_PARALLAX_DEG = 1.0
 SAME_PLACE_PX = 1.0  # median movement of the matches of a photo and its copy
 _PAIRS_LOOKED_AT = 10
+_MOST = 0.9
+_FOCAL_CHANGE = 1.25  # a known focal length that is off by more than this was not known
 _OVERLAP_REMEDY = "take photos that overlap by more than half, or extract more keypoints"
 
 
@@ -20,6 +24,8 @@ def why_no_model(database: ColmapDatabase) -> str:
     num_images, pairs = len(database.image_ids()), database.pairs()
     if num_images < 2:
         return f"a model needs at least two photos, and there is {num_images}; add photos from other places"
+    if all(len(database.keypoints(name)) < ENOUGH_MATCHES for name in database.image_ids()):
+        return "no photo has keypoints enough: all are blank, blurred or masked; take sharper photos of textured things"
     best = max(pairs, key=lambda pair: pair.num_matches, default=None)
     if best is None or best.num_matches < ENOUGH_MATCHES:
         found = "no pair has matches" if best is None else f"the best pair, {_names(best)}, has {best.num_matches}"
@@ -31,6 +37,33 @@ def why_no_model(database: ColmapDatabase) -> str:
             f"geometry; {_OVERLAP_REMEDY}"
         )
     return _why_no_start(database, verified)
+
+
+def doubts(database: ColmapDatabase, model: Model) -> list[str]:
+    """Lines on what speaks against a model although there is one."""
+    found = []
+    verified = [pair for pair in database.pairs() if pair.num_inliers]
+    inliers = sum(pair.num_inliers for pair in verified)
+    flat = sum(pair.num_inliers for pair in verified if pair.configuration.startswith(("PLANAR", "PANORAMIC")))
+    if flat > _MOST * inliers:
+        found.append(
+            "homographies explain nearly all matches: the scene is flat, or the camera was only turned; depths and focal "
+            "lengths of this model may mean nothing"
+        )
+    known = [pair for pair in verified if all(map(database.focal_is_known, (pair.name0, pair.name1)))]
+    if known and sum(pair.configuration == "UNCALIBRATED" for pair in known) > len(known) / 2:
+        found.append("matches contradict the known focal lengths; check them, or leave them out to have them estimated")
+    images = registered_images(model)
+    changes = [_focal_change(database, image) for image in images if database.focal_is_known(str(image.name))]
+    changed = sum(max(change, 1 / change) > _FOCAL_CHANGE for change in changes)
+    if changed:
+        found.append(
+            f"the known focal length of {changed} of {len(images)} photos turned out to be off by more than a quarter"
+        )
+    num_photos = len(database.image_ids())
+    if len(images) < num_photos / 2:
+        found.append(f"only {len(images)} of {num_photos} photos are in the largest model")
+    return found
 
 
 def why_left_out(database: ColmapDatabase, in_model: Collection[str]) -> dict[str, str]:
@@ -90,6 +123,11 @@ def _why_no_start(database: ColmapDatabase, verified: Sequence[PairSummary]) -> 
         f"no pair is good enough to begin with: the best, {_names(best)}, has {best.num_inliers} verified matches, and rays meet "
         f"at {widest:.1f} degrees at most; {_OVERLAP_REMEDY}, and check known focal lengths"
     )
+
+
+def _focal_change(database: ColmapDatabase, image: Any) -> float:
+    """The model's focal length over the one that was known before."""
+    return float(from_colmap_camera(image.camera).matrix[0, 0] / database.camera(str(image.name)).matrix[0, 0])
 
 
 def _movement_px(database: ColmapDatabase, pair: PairSummary) -> float:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from posfeat.data.images import IMAGE_SUFFIXES, RGB, shown
+from posfeat.matching import MatchOptions
 from posfeat.networks.extraction import ExtractionOptions, read_pixels
 from posfeat.networks.posfeat import PoSFeat
 from posfeat.networks.views import Mask
@@ -20,6 +21,8 @@ from posfeat.pipeline.feature_store import DescriptorFormat, FeatureStore
 from posfeat.pipeline.rootsift import FINGERPRINT, extract_rootsift
 from posfeat.pipeline.write_batch import WriteBatch
 from posfeat.types import DataError, Features, PosfeatError, StoreError
+
+SIFT_RATIO = 0.8  # Lowe's
 
 Progress = Callable[[int, int], None]
 Pixels = tuple[RGB, Mask | None]
@@ -31,6 +34,11 @@ class Extractor(Protocol):
     @property
     def settings(self) -> dict[str, Any]:
         """What names it exactly: a store goes on with the same settings only."""
+        ...
+
+    @property
+    def own_matching(self) -> MatchOptions:
+        """How its features are matched unless somebody says otherwise."""
         ...
 
     def extract(self, rgb: RGB, allowed: Mask | None) -> Features:
@@ -49,6 +57,10 @@ class NetworkExtractor:
     def settings(self) -> dict[str, Any]:
         return {"weights": weights_digest(self.model), "extraction": options_to_mapping(self.options)}
 
+    @property
+    def own_matching(self) -> MatchOptions:
+        return MatchOptions()
+
     def extract(self, rgb: RGB, allowed: Mask | None) -> Features:
         return self.model.extract(rgb, mask=allowed, options=self.options)
 
@@ -62,6 +74,10 @@ class RootSiftExtractor:
     @property
     def settings(self) -> dict[str, Any]:
         return {"weights": FINGERPRINT, "extraction": {"selection": {"max_keypoints": self.max_keypoints}}}
+
+    @property
+    def own_matching(self) -> MatchOptions:
+        return MatchOptions(ratio=SIFT_RATIO)
 
     def extract(self, rgb: RGB, allowed: Mask | None) -> Features:
         return extract_rootsift(rgb, self.max_keypoints, allowed)

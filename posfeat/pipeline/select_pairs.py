@@ -7,7 +7,7 @@ images of a large set; near neighbours among known poses; images that share poin
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -58,18 +58,20 @@ def select_pairs(
     output: Path,
     options: PairSelectionOptions | None = None,
     *,
+    images: Collection[str] | None = None,
     cameras: Path | None = None,
     pair_list: Path | None = None,
     progress: Progress | None = None,
 ) -> PairsReport:
-    """Choose pairs among the images of a feature store and write them to a text file.
+    """Choose pairs among images of a feature store, all or those named, and write them to a text file.
 
     ``cameras`` are posed photos in any layout that the package reads (poses, covisibility), ``pair_list`` is for ``list``.
     """
     options = options or PairSelectionOptions()
     with FeatureStore(features_path) as store:
-        names = sorted((name for name in store.names() if store.num_keypoints(name)), key=natural_order)
-        empty = sorted(set(store.names()) - set(names))
+        wanted = [name for name in store.names() if images is None or name in images]
+        names = sorted((name for name in wanted if store.num_keypoints(name)), key=natural_order)
+        empty = sorted(set(wanted) - set(names))
         method = _method(options, len(names), cameras, pair_list)
         if method == "exhaustive":
             pairs = all_pairs(names)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,22 +46,24 @@ def verify_pairs(
     options: VerificationOptions | None = None,
     cameras: CameraOptions | None = None,
     *,
+    images: Collection[str] | None = None,
     known_cameras: Mapping[str, Camera] | None = None,
     pairs: Sequence[tuple[str, str]] | None = None,
     progress: Progress | None = None,
     on_failure: Callable[[str], None] | None = None,
 ) -> VerificationReport:
-    """Fill a database with the images of a feature store and the verified matches of a match store.
+    """Fill a database with images of a feature store, all or those named, and the verified matches of a match store.
 
     A database that was made with other settings, photos or matches is made anew. ``pairs`` leaves out all other pairs.
     """
     options, cameras = options or VerificationOptions(), cameras or CameraOptions()
     failures: list[str] = []
     with FeatureStore(features_path) as features, MatchStore(matches_path) as matches:
-        wanted = _usable_pairs(features, matches, pairs, failures)
+        names = [name for name in features.names() if images is None or name in images]
+        wanted = _usable_pairs(features, matches, names, pairs, failures)
         settings = {
             "features": features.settings,
-            "images": _digest(features.names()),
+            "images": _digest(names),
             "matches": matches.settings,
             "cameras": options_to_mapping(cameras),
             "known_cameras": _digest([f"{name} {camera}" for name, camera in sorted((known_cameras or {}).items())]),
@@ -69,7 +71,7 @@ def verify_pairs(
         }
         prepare_database(database_path, settings)
         with ColmapDatabase(database_path) as database:
-            write_images(database, features, image_folder, cameras, known_cameras)
+            write_images(database, features, names, image_folder, cameras, known_cameras)
             todo = [pair for pair in wanted if not database.has_matches(*pair)]
         for line in failures:
             if on_failure:
@@ -105,14 +107,15 @@ def prepare_database(path: Path, settings: Mapping[str, Any]) -> None:
 def write_images(
     database: ColmapDatabase,
     features: FeatureStore,
+    names: Sequence[str],
     image_folder: Path,
     options: CameraOptions,
     known_cameras: Mapping[str, Camera] | None = None,
 ) -> None:
-    """Write cameras, images and keypoints of all images of a store that the database does not have."""
+    """Write cameras, images and keypoints of images of a store, those that the database does not have."""
     there = database.image_ids()
     if not there:
-        sizes = {name: features.image_size(name) for name in features.names()}
+        sizes = {name: features.image_size(name) for name in names}
         if not sizes:
             raise DataError(f"{features.path} holds no images; extract features first")
         groups = choose_cameras(sizes, image_folder, options, known_cameras)
@@ -121,26 +124,31 @@ def write_images(
                 camera_id = database.add_camera(group.camera, group.focal_is_known)
                 for name in group.names:
                     database.add_image(name, camera_id)
-    for name in features.names():
+    for name in names:
         if not database.has_keypoints(name):
             database.write_keypoints(name, features.read(name).keypoints.numpy())
 
 
 def _usable_pairs(
-    features: FeatureStore, matches: MatchStore, pairs: Sequence[tuple[str, str]] | None, failures: list[str]
+    features: FeatureStore,
+    matches: MatchStore,
+    names: Sequence[str],
+    pairs: Sequence[tuple[str, str]] | None,
+    failures: list[str],
 ) -> list[tuple[str, str]]:
-    """The pairs that were matched and whose images have features; a line for each of the others."""
-    usable = []
-    flat = {name.replace("/", "-"): name for name in features.names()}  # as other tools' match files name images
+    """The pairs of named images that were matched; a line for each other pair that is listed."""
+    usable, wanted = [], set(names)
+    flat = {name.replace("/", "-"): name for name in names}  # as other tools' match files name images
     for listed in matches.pairs() if pairs is None else pairs:
-        name0, name1 = (name if name in features else flat.get(name, name) for name in listed)
-        missing = [name for name in (name0, name1) if name not in features]
-        if missing:
-            failures.append(f"{matches.path} has matches of {missing[0]}, of which {features.path} has no features")
-        elif (name0, name1) not in matches and (name1, name0) not in matches:
-            failures.append(f"{matches.path} has no matches of {name0} and {name1}; match them first")
-        else:
-            usable.append((name0, name1))
+        name0, name1 = (name if name in wanted else flat.get(name, name) for name in listed)
+        unknown = [name for name in (name0, name1) if name not in features]
+        if unknown:
+            failures.append(f"{matches.path} has matches of {unknown[0]}, of which {features.path} has no features")
+        elif {name0, name1} <= wanted:
+            if (name0, name1) in matches or (name1, name0) in matches:
+                usable.append((name0, name1))
+            else:
+                failures.append(f"{matches.path} has no matches of {name0} and {name1}; match them first")
     return usable
 
 
