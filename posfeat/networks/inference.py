@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from posfeat.networks.paper_inference import use_cheaper_algebra
 from posfeat.processor import multiplies_bfloat16
 from posfeat.types import DenseFeatures
 
+Network = TypeVar("Network", bound=nn.Module)
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -60,7 +61,7 @@ class FastNetworks:
             return features
 
 
-def inference_copy(module: nn.Module, dtype: torch.dtype, probe: Tensor) -> nn.Module:
+def inference_copy(module: Network, dtype: torch.dtype, probe: Tensor) -> Network:
     """The module in evaluation mode with batch norms folded, in ``dtype`` and channels-last memory.
 
     ``probe`` is a small valid input: running it shows which batch norm follows which convolution, and which convolutions

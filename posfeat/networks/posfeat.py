@@ -22,10 +22,12 @@ from posfeat.networks.compact import (
 from posfeat.networks.description import PaperDescription, PaperDescriptionOptions
 from posfeat.networks.detection import PaperDetection, PaperDetectionOptions
 from posfeat.networks.extraction import ExtractionOptions, describe_image, extract_image, read_pixels
+from posfeat.networks.fusion import fuse
 from posfeat.networks.inference import FastNetworks, Precision, choose_dtype, inference_copy, weights_fingerprint
 from posfeat.networks.resnet import STEM_CHANNELS
 from posfeat.networks.tiling import ALIGNMENT_PX
 from posfeat.options import check_options, described, nested
+from posfeat.processor import keep_freed_memory
 from posfeat.types import DenseFeatures, Features
 
 ImageLike = str | os.PathLike[str] | npt.NDArray[Any] | Tensor
@@ -131,8 +133,12 @@ class PoSFeat(nn.Module):
         """The networks made fast, as they are now; made again when weights or the wanted precision have changed."""
         fingerprint, dtype = weights_fingerprint(self), choose_dtype(precision, self.device)
         if self._fast is None or (self._fast.fingerprint, self._fast.dtype) != (fingerprint, dtype):
-            probe = torch.zeros(1, 3, 4 * ALIGNMENT_PX, 4 * ALIGNMENT_PX, device=self.device)
+            size, seed = (1, 3, 4 * ALIGNMENT_PX, 4 * ALIGNMENT_PX), torch.Generator().manual_seed(0)
+            probe = torch.randn(size, generator=seed).to(self.device).contiguous(memory_format=torch.channels_last)
             dense = inference_copy(_DenseNetworks(self.description, self.detection), dtype, probe)
+            if self.device.type == "cpu":
+                keep_freed_memory()
+                dense.fuse(probe.to(dtype))
             self._fast = FastNetworks(dense, self.device, dtype, self.description.stride, fingerprint)
         return self._fast
 
@@ -140,16 +146,22 @@ class PoSFeat(nn.Module):
 class _DenseNetworks(nn.Module):
     """Both networks in a row."""
 
-    def __init__(
-        self, description: PaperDescription | CompactDescription, detection: PaperDetection | CompactDetection
-    ) -> None:
+    def __init__(self, description: nn.Module, detection: PaperDetection | CompactDetection) -> None:
         super().__init__()
         self.description = description
-        self.detection = detection
+        self.detection: nn.Module = detection
+        self.keypoint_scores = detection.keypoint_scores
 
     def forward(self, image: Annotated[Tensor, "batch 3 height width"]) -> DenseFeatures:
         height, width = image.shape[-2:]
         padded = pad_to_multiple(image, ALIGNMENT_PX)
         maps = self.description(padded)
-        scores = self.detection.keypoint_scores(self.detection(padded, maps))
+        scores = self.keypoint_scores(self.detection(padded, maps))
         return DenseFeatures(maps.descriptors, scores[..., :height, :width])
+
+    def fuse(self, probe: Annotated[Tensor, "batch 3 height width"]) -> None:
+        """Run both in fewer steps, where that is possible."""
+        with torch.no_grad():
+            maps = self.description(probe)
+        self.detection = fuse(self.detection, probe, maps)
+        self.description = fuse(self.description, probe)
