@@ -22,6 +22,7 @@ from posfeat.cli import (
     match,
     pairs,
     reconstruct,
+    serve,
     train,
     verify,
 )
@@ -44,6 +45,7 @@ app.command("map", epilog=map.EXAMPLES)(map.map_)
 app.command("export", epilog=export.EXAMPLES)(export.export)
 app.command("inspect", epilog=inspect.EXAMPLES)(inspect.inspect)
 app.command("convert", epilog=convert.EXAMPLES)(convert.convert)
+app.command("serve", epilog=serve.EXAMPLES)(serve.serve)
 app.command("train", epilog=train.EPILOG)(train.train)
 app.add_typer(data.app, name="data")
 app.add_typer(evaluate.app, name="evaluate")

@@ -28,6 +28,7 @@ MAY_IMPORT = {
     "benchmarks": {"benchmarks", "pipeline", "networks", "data", "matching", "interop"} | FOUNDATION,
     "demo": {"demo", "benchmarks", "pipeline", "networks", "data", "matching"} | FOUNDATION,
     "interop": {"interop", "networks", "data", "matching"} | FOUNDATION,
+    "page": {"page", "pipeline", "interop", "networks", "data", "matching"} | FOUNDATION,
 }
 ABOVE_ALL = {"cli", "__init__", "__main__"}
 
@@ -55,6 +56,9 @@ LIBRARY_FILES = {
     "poselib": {"benchmarks/robust_estimation.py"},
     "pickle": {"data/object_arrays.py"},  # a reader that refuses whatever is not data
     "matplotlib": {"benchmarks/plots.py"},
+    "fastapi": {"page/api_types.py", "page/app.py", "page/browse_routes.py", "page/match_routes.py"},
+    "starlette": {"page/app.py", "page/guard.py"},
+    "uvicorn": {"page/server.py"},
     "kornia": {"benchmarks/baselines.py", "interop/kornia.py"},
 }
 NEVER = {"torchvision", "timm", "pytorch_lightning", "lightning", "hydra", "dill"}

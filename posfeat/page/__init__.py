@@ -1,0 +1,1 @@
+"""The pages of ``posfeat serve`` and the JSON interface behind them."""
