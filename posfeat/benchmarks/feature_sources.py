@@ -24,6 +24,7 @@ from posfeat.matching import MatchOptions
 from posfeat.pipeline.feature_store import FeatureStore
 from posfeat.types import Features, StoreError
 
+_IMAGE_FOLDERS = ("images", "images_upright")
 _FORMAT = "1"  # of a cache entry; another number makes all old entries unknown
 
 
@@ -105,13 +106,14 @@ class HlocFile:
 
     def features_of(self, image_path: Path) -> Features:
         relative = image_path.relative_to(self._root)
-        inside_images = Path(*relative.parts[1:]) if relative.parts[0] == "images" else relative
-        name = next((n.as_posix() for n in (relative, inside_images) if n.as_posix() in self._store), None)
+        name = next((name for name in _names_in_files(relative) if name in self._store), None)
         if name is None:
             raise StoreError(
                 f"{self._store.path}: no image {relative}; names in it are relative to the data set's folder"
             )
         found = self._store.read(name)
+        if found.image_size != image_size(image_path):
+            raise StoreError(f"{self._store.path}: {name} is of {found.image_size}, another size than {image_path}")
         order = found.scores.argsort(descending=True, stable=True)
         unit = F.normalize(found.descriptors[order], dim=-1)
         return Features(found.keypoints[order], found.scores[order], unit, found.image_size)
@@ -126,6 +128,14 @@ def _features_of_arrays(
     order = ranks.argsort(descending=True, stable=True)
     unit = F.normalize(torch.from_numpy(np.ascontiguousarray(descriptors, dtype=np.float32)), dim=-1)
     return Features(positions[order], ranks[order], unit[order], image_size(image_path))
+
+
+def _names_in_files(relative: Path) -> list[str]:
+    """What a feature file may call an image: its path, the same without folders of images, or what lies within these."""
+    parts = relative.parts
+    shorter = tuple(part for part in parts if part not in _IMAGE_FOLDERS)
+    last = max((index for index, part in enumerate(parts) if part in _IMAGE_FOLDERS), default=-1)
+    return [Path(*names).as_posix() for names in (parts, shorter, parts[last + 1 :])]
 
 
 def _digest_of_file(path: Path) -> str:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from posfeat.benchmarks.homography_scores import JudgedMatches, PairScore, SplitScore, summarise
 from posfeat.benchmarks.hpatches import HomographySequence, hpatches_names
-from posfeat.benchmarks.plots import Curve, matches_by_error, mma_curves
+from posfeat.benchmarks.pictures import matches_by_error
+from posfeat.benchmarks.plots import Curve, mma_curves
 from posfeat.benchmarks.provenance import Provenance
 from posfeat.benchmarks.published import SPLITS, TABLE1_DIFFERS, published_methods
 from posfeat.benchmarks.report import Picture, Section, Table, write_report

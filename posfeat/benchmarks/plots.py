@@ -1,6 +1,6 @@
-"""Every picture of a report: curves of matching accuracy (Fig. 5) and matches coloured by their error (Fig. 6).
+"""The curves of reports: matching accuracy (Fig. 5), track lengths. The only file that imports matplotlib.
 
-The only file that imports matplotlib. Pictures come back as bytes, ready to stand in a page.
+They come back as bytes, ready to stand in a page.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
-from torch import Tensor
 
 from posfeat.benchmarks.metrics import MMA_THRESHOLDS_PX
 from posfeat.types import MissingExtraError
@@ -20,10 +18,6 @@ from posfeat.types import MissingExtraError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-RGB = npt.NDArray[np.uint8]
-ERROR_LIMITS_PX = (3.0, 10.0)
-ERROR_COLOURS = ("#2ca02c", "#ffb000", "#d62728")  # right, near, wrong
-_MOST_LINES = 200  # more hide the photos
 _COLOURS = (
     "#1f77b4",
     "#d62728",
@@ -50,10 +44,10 @@ class Curve:
 
 def mma_curves(panels: dict[str, list[Curve]]) -> bytes:
     """Fig. 5: one panel for each split, as SVG."""
-    pyplot = _pyplot()
+    plt = pyplot()
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
-    figure, axes = pyplot.subplots(rows, columns, figsize=(4.2 * columns, 3.6 * rows), squeeze=False, sharey=True)
+    figure, axes = plt.subplots(rows, columns, figsize=(4.2 * columns, 3.6 * rows), squeeze=False, sharey=True)
     for axis in axes.flat[len(panels) :]:
         axis.set_visible(False)
     for axis, (title, curves) in zip(axes.flat, panels.items(), strict=False):
@@ -64,30 +58,25 @@ def mma_curves(panels: dict[str, list[Curve]]) -> bytes:
     figure.legend(handles, labels, loc="lower center", ncols=min(6, len(labels)), fontsize=8, frameon=False)
     lines = -(-len(labels) // 6)
     figure.tight_layout(rect=(0, 0.06 * (lines + 0.5) / rows, 1, 1))
-    return _as_bytes(figure, "svg")
+    return as_bytes(figure, "svg")
 
 
-def matches_by_error(image0: RGB, image1: RGB, xy0: Tensor, xy1: Tensor, errors_px: Tensor) -> bytes:
-    """Fig. 6: both photos, a dot for every match and lines for some, green to 3 px, yellow to 10 px, red beyond; JPEG."""
-    pyplot = _pyplot()
-    height = max(image0.shape[0], image1.shape[0])
-    gap = image0.shape[1] // 50
-    canvas = np.full((height, image0.shape[1] + gap + image1.shape[1], 3), 255, np.uint8)
-    canvas[: image0.shape[0], : image0.shape[1]] = image0
-    canvas[: image1.shape[0], image0.shape[1] + gap :] = image1
-    figure = pyplot.figure(figsize=(7.2, 7.2 * height / canvas.shape[1]), dpi=100)
-    axis = figure.add_axes((0, 0, 1, 1))
-    axis.imshow(canvas // 2 + 64)  # paler, so that the colours stand out
-    axis.set_axis_off()
-    start, end = xy0.numpy(), xy1.numpy() + np.array([image0.shape[1] + gap, 0])
-    colours = np.array(ERROR_COLOURS)[np.searchsorted(ERROR_LIMITS_PX, errors_px.numpy())]
-    some = np.random.default_rng(0).permutation(len(start))[:_MOST_LINES]
-    for index in some:
-        x, y = zip(start[index], end[index], strict=True)
-        axis.plot(x, y, color=colours[index], linewidth=0.4, alpha=0.5)
-    axis.scatter(*np.concatenate([start, end]).T, s=1.5, c=np.concatenate([colours, colours]), linewidths=0)
-    axis.set(xlim=(-0.5, canvas.shape[1] - 0.5), ylim=(height - 0.5, -0.5))
-    return _as_bytes(figure, "jpg")
+def track_lengths(histograms: dict[str, dict[int, int]]) -> bytes:
+    """How many images see a point: for each method the share of its points by their track's length, as SVG."""
+    plt = pyplot()
+    figure, axis = plt.subplots(figsize=(5.2, 3.4))
+    longest = max((length for histogram in histograms.values() for length in histogram), default=2)
+    lengths = np.arange(2, max(longest, 3) + 1)
+    for index, (name, histogram) in enumerate(histograms.items()):
+        counts = np.array([histogram.get(int(length), 0) for length in lengths], dtype=float)
+        at_least = counts[::-1].cumsum()[::-1] / max(counts.sum(), 1)
+        axis.step(lengths, at_least, where="mid", color=_COLOURS[index % len(_COLOURS)], linewidth=1.8, label=name)
+    axis.set(xlabel="track length of at least", ylabel="share of points", yscale="log", xlim=(2, lengths[-1]))
+    axis.xaxis.get_major_locator().set_params(integer=True)
+    axis.grid(alpha=0.3)
+    axis.legend(fontsize=8, frameon=False)
+    figure.tight_layout()
+    return as_bytes(figure, "svg")
 
 
 def _draw_panel(axis: Any, title: str, curves: Sequence[Curve]) -> None:
@@ -104,7 +93,8 @@ def _draw_panel(axis: Any, title: str, curves: Sequence[Curve]) -> None:
     axis.grid(alpha=0.3)
 
 
-def _pyplot() -> Any:
+def pyplot() -> Any:
+    """matplotlib's plotting module, which draws into memory and the same each time."""
     try:
         import matplotlib
     except ImportError as error:
@@ -116,9 +106,10 @@ def _pyplot() -> Any:
     return matplotlib.pyplot
 
 
-def _as_bytes(figure: Figure, kind: str) -> bytes:
+def as_bytes(figure: Figure, kind: str) -> bytes:
+    """The figure as svg, jpg or png."""
     buffer = io.BytesIO()
     metadata = {"Date": None} if kind == "svg" else None
     figure.savefig(buffer, format=kind, metadata=metadata)
-    _pyplot().close(figure)
+    pyplot().close(figure)
     return buffer.getvalue()

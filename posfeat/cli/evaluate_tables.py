@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from posfeat.benchmarks.aachen_run import AachenResults
     from posfeat.benchmarks.ablation import AblationResults
+    from posfeat.benchmarks.eth_run import EthResults
     from posfeat.benchmarks.hpatches_report import HomographyResults
     from posfeat.benchmarks.pose_run import PoseResults
 
@@ -48,6 +50,34 @@ def print_poses(results: PoseResults) -> None:
             shares = [f"{n:.3f}" for n in (*scene.auc, scene.precision[1])]
             rows.append([first, scene.scene, str(scene.pairs), *shares, f"{scene.matches:.0f}"])
     print_table(header, rows, results.skipped)
+
+
+def print_models(results: EthResults) -> None:
+    """The four columns of the paper's Table 3, and observations, of every method and scene."""
+    header = ["method", "scene", "registered", "points", "track length", "reprojection [px]", "observations"]
+    rows = []
+    for result in results.methods:
+        for index, score in enumerate(result.scenes):
+            tracks = score.tracks
+            numbers = [f"{score.registered} of {score.images}", str(tracks.points), f"{tracks.mean_length:.2f}"]
+            numbers += [f"{score.reprojection_error_px:.2f}", str(tracks.observations)]
+            rows.append([result.method if index == 0 else "", score.scene, *numbers])
+    print_table(header, rows, results.skipped)
+    for result in results.methods:
+        for score in result.scenes:
+            if score.failure:
+                print(f"{result.method}, {score.scene}: {score.failure}")
+
+
+def print_localization(results: AachenResults) -> None:
+    """Recalls where they are known, placed queries, points of every method."""
+    names = [f"{metres:g} m, {degrees:g}°" for metres, degrees in results.thresholds]
+    rows = []
+    for result in results.methods:
+        shares = ["?" for _ in names] if result.recalls is None else [f"{share:.1%}" for share in result.recalls]
+        counts = [f"{result.placed} of {len(result.queries)}", str(result.points), f"{result.mean_track_length:.2f}"]
+        rows.append([result.method, *shares, *counts])
+    print_table(["method", *names, "placed", "points", "track length"], rows, results.skipped)
 
 
 def print_table(header: list[str], rows: list[list[str]], skipped: dict[str, str], ruled: bool = True) -> None:

@@ -61,6 +61,39 @@ def write_strecha_scene(root: Path) -> None:
         (root / "gt_dense_cameras" / f"{name}.camera").write_text(f"{text}{WIDTH} {HEIGHT}\n")
 
 
+def write_megadepth_scene(root: Path) -> None:
+    """LoFTR's lists for MegaDepth-1500: images as D2-Net undistorted them, cameras and pairs with overlaps in scene_info."""
+    write_images(root / "Undistorted_SfM" / "0015" / "images")
+    (root / "scene_info").mkdir()
+    intrinsics = MATRIX + np.array([[0, 0, 0.5], [0, 0, 0.5], [0, 0, 0]])
+    pairs = [(a, b) for a in range(NUM_VIEWS) for b in range(a + 1, NUM_VIEWS)]
+    np.savez(
+        root / "scene_info" / "0015_0.1_0.3.npz",
+        image_paths=np.array([f"Undistorted_SfM/0015/images/{name}" for name in NAMES], dtype=object),
+        depth_paths=np.array(
+            [f"phoenix/S6/zl548/MegaDepth_v1/0015/dense0/depths/{name}.h5" for name in NAMES], dtype=object
+        ),
+        intrinsics=np.array([intrinsics] * NUM_VIEWS),
+        poses=np.array([cam_from_world(index) for index in range(NUM_VIEWS)]),
+        pair_infos=np.array([[np.array(pair), 0.2, None] for pair in pairs], dtype=object),
+    )
+
+
+def write_caps_scene(root: Path) -> None:
+    """MegaDepth as CAPS prepared it: a line of img_cam.txt for each image, and which pairs train."""
+    aligned = root / "0015" / "dense0" / "aligned"
+    write_images(aligned / "images")
+    fx, fy, cx, cy = MATRIX[0, 0], MATRIX[1, 1], MATRIX[0, 2] + 0.5, MATRIX[1, 2] + 0.5
+    lines = ["# name w h fx fy cx cy R T"]
+    for index, name in enumerate(NAMES):
+        pose = cam_from_world(index)
+        numbers = " ".join(map(repr, map(float, [*pose[:3, :3].ravel(), *pose[:3, 3]])))
+        lines.append(f"{name} {WIDTH} {HEIGHT} {fx} {fy} {cx} {cy} {numbers}")
+    (aligned / "img_cam.txt").write_text("\n".join(lines) + "\n")
+    pairs = [(a, b) for a in range(NUM_VIEWS) for b in range(a + 1, NUM_VIEWS)]
+    (aligned / "pairs.txt").write_text("".join(f"{NAMES[a]} {NAMES[b]}\n" for a, b in pairs))
+
+
 def write_pair_list(path: Path, kind: int) -> None:
     """Neighbouring pairs in one of the text forms, named by its number of fields."""
     lines = []

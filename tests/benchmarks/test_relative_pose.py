@@ -16,8 +16,10 @@ from tests.benchmarks.miniature_scene import (
     NAMES,
     ProjectedFeatures,
     relative_pose_of,
+    write_caps_scene,
     write_colmap_scene,
     write_images,
+    write_megadepth_scene,
     write_pair_list,
     write_strecha_scene,
 )
@@ -34,6 +36,12 @@ def assert_true_cameras(pairs: list[Pair]) -> None:
         for view in (pair.view0, pair.view1):
             assert np.allclose(view.camera.matrix, MATRIX)
             assert (view.camera.width, view.camera.height) == (WIDTH, HEIGHT)
+
+
+@pytest.mark.parametrize("write", [write_megadepth_scene, write_caps_scene])
+def test_check_knows_megadepth_in_both_layouts(tmp_path: Path, write) -> None:
+    write(tmp_path)
+    assert check_layout(tmp_path) == (["4 posed photos in 1 scenes, for posfeat evaluate pose"], [])
 
 
 @pytest.mark.parametrize("write", [write_colmap_scene, write_strecha_scene])
@@ -60,10 +68,14 @@ def test_text_lists_of_pairs(tmp_path: Path, kind: int) -> None:
 
 
 @needs_poselib
-@pytest.mark.parametrize("write", [write_colmap_scene, write_strecha_scene])
-def test_exact_features_have_no_error_and_shifted_ones_give_the_shift_back(tmp_path: Path, write) -> None:
+@pytest.mark.parametrize(
+    ("write", "neighbours"),
+    [(write_colmap_scene, 3), (write_strecha_scene, 3), (write_megadepth_scene, None), (write_caps_scene, None)],
+)
+def test_exact_features_have_no_error_and_shifted_ones_give_the_shift_back(tmp_path: Path, write, neighbours) -> None:
     write(tmp_path)
-    pairs = read_pose_pairs(tmp_path, neighbours=3)
+    pairs = read_pose_pairs(tmp_path, neighbours=neighbours)
+    assert_true_cameras(pairs)
     scores = score_pose_pairs(pairs, ProjectedFeatures().features_of, match, estimate_relative_pose)
     assert max(score.error_deg for score in scores) < 1e-3
     (summary,) = summarise_poses(scores)
