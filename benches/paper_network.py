@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import time
 import warnings
 from collections.abc import Callable
@@ -30,7 +31,7 @@ from posfeat.data.synthetic import SyntheticOptions, render_pair
 from posfeat.matching import match
 from posfeat.networks.checkpoint import load, load_imagenet_encoder
 from posfeat.networks.description import PaperDescription, PaperDescriptionOptions
-from posfeat.networks.extraction import ExtractionOptions, extract_image
+from posfeat.networks.extraction import ExtractionOptions, extract_image, network_features
 from posfeat.networks.inference import FastNetworks, choose_dtype
 from posfeat.networks.posfeat import ModelOptions, PoSFeat, build_model
 from posfeat.types import Features
@@ -123,7 +124,9 @@ def main() -> None:
     )
     for name, seconds in times.items():
         print(f"  {name:32s} {seconds * 1000:7.0f} ms   {base / seconds:5.2f} times as fast")
-    slow, count_slow = accuracy(lambda pixels: extract_image(plain, pixels, None, options), pairs)
+    slow, count_slow = accuracy(
+        lambda pixels: extract_image(functools.partial(network_features, plain), pixels, None, options), pairs
+    )
     fast, count_fast = accuracy(lambda pixels: model.extract(pixels, options=options), pairs)
     print(f"rendered pairs: {len(pairs)}; known matches {count_slow:.0f} and {count_fast:.0f}")
     for threshold in (1, 3, 5):

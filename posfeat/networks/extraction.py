@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import numpy as np
 import torch
@@ -22,6 +22,16 @@ from posfeat.options import check_options, described, nested
 from posfeat.types import DenseFeatures, Features, ImageError, OptionsError
 
 SMALLEST_SIDE_PX = 8
+
+Region = tuple[int, int, int, int]  # left, top, right, bottom; the last two are beyond it
+
+
+class TileFeatures(Protocol):
+    """Whatever finds the features of a part of an image that fits into memory."""
+
+    def __call__(self, pixels: RGB, region: Region, allowed: Mask | None, selection: SelectionOptions) -> Features:
+        """The best features of a tile, in its own pixels, that lie in the region and where ``allowed``."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -61,12 +71,12 @@ def read_pixels(image: Any, mask: Any | None) -> tuple[RGB, Mask | None]:
     return rgb, allowed
 
 
-def extract_image(networks: FastNetworks, rgb: RGB, allowed: Mask | None, options: ExtractionOptions) -> Features:
-    """Keypoints and descriptors of an image, over all views of it."""
+def extract_image(find: TileFeatures, rgb: RGB, allowed: Mask | None, options: ExtractionOptions) -> Features:
+    """Keypoints and descriptors of an image, over all views of it and all tiles of these."""
     height, width = rgb.shape[:2]
     found = []
     for view in image_views(rgb, allowed, options.scales, options.rotations_deg):
-        features = _extract_view(networks, view, options)
+        features = _extract_view(find, view, options)
         found.append(
             Features(view.to_image(features.keypoints), features.scores, features.descriptors, (width, height))
         )
@@ -103,34 +113,42 @@ def _pixels(image: Any) -> RGB:
     return as_rgb_tensor(image) if isinstance(image, Tensor) else as_rgb(image)
 
 
+def network_features(
+    networks: FastNetworks, pixels: RGB, region: Region, allowed: Mask | None, selection: SelectionOptions
+) -> Features:
+    """The features of a tile by our own networks; with the networks given, a TileFeatures."""
+    maps = networks.dense(pixels)
+    score_map = maps.scores[0, 0].float()
+    mask = None if allowed is None else torch.from_numpy(allowed).to(score_map.device)
+    peaks = best_peaks(find_peaks(score_map, selection, region, mask), selection.max_keypoints)
+    xy = refine_positions(score_map, peaks, selection.subpixel)
+    descriptors = sample_descriptors(maps.descriptors, xy, networks.descriptor_stride)
+    return Features(xy.cpu(), peaks.scores.cpu(), descriptors.cpu(), (pixels.shape[1], pixels.shape[0]))
+
+
 def _run_tiles(networks: FastNetworks, rgb: RGB, options: ExtractionOptions) -> Iterator[tuple[Tile, DenseFeatures]]:
     height, width = rgb.shape[:2]
     for tile in tiles(height, width, options.tile_pixels, options.tile_overlap_px):
         yield tile, networks.dense(rgb[tile.top : tile.bottom, tile.left : tile.right])
 
 
-def _extract_view(networks: FastNetworks, view: ImageView, options: ExtractionOptions) -> Features:
+def _extract_view(find: TileFeatures, view: ImageView, options: ExtractionOptions) -> Features:
     height, width = view.rgb.shape[:2]
-    border, count = options.selection.border_px, options.selection.max_keypoints
+    border, selection = options.selection.border_px, options.selection
     best: Features | None = None
-    for tile, maps in _run_tiles(networks, view.rgb, options):
-        score_map = maps.scores[0, 0].float()
+    for tile in tiles(height, width, options.tile_pixels, options.tile_overlap_px):
         region = (
             max(tile.core_left, border) - tile.left,
             max(tile.core_top, border) - tile.top,
             min(tile.core_right, width - border) - tile.left,
             min(tile.core_bottom, height - border) - tile.top,
         )
-        mask = None
-        if view.allowed is not None:
-            mask = torch.from_numpy(view.allowed[tile.top : tile.bottom, tile.left : tile.right]).to(score_map.device)
-        peaks = best_peaks(find_peaks(score_map, options.selection, region, mask), count)
-        xy = refine_positions(score_map, peaks, options.selection.subpixel)
-        descriptors = sample_descriptors(maps.descriptors, xy, networks.descriptor_stride)
-        found = Features(
-            (xy + xy.new_tensor([tile.left, tile.top])).cpu(), peaks.scores.cpu(), descriptors.cpu(), (width, height)
-        )
-        best = found if best is None else _best_of([best, found], count)
+        rows, columns = slice(tile.top, tile.bottom), slice(tile.left, tile.right)
+        allowed = None if view.allowed is None else view.allowed[rows, columns]
+        part = find(view.rgb[rows, columns], region, allowed, selection)
+        corner = part.keypoints.new_tensor([tile.left, tile.top])
+        found = Features(part.keypoints + corner, part.scores, part.descriptors, (width, height))
+        best = found if best is None else _best_of([best, found], selection.max_keypoints)
     assert best is not None
     return best
 

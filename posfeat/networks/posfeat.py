@@ -6,6 +6,7 @@ import dataclasses
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import numpy.typing as npt
@@ -21,7 +22,13 @@ from posfeat.networks.compact import (
 )
 from posfeat.networks.description import PaperDescription, PaperDescriptionOptions
 from posfeat.networks.detection import PaperDetection, PaperDetectionOptions
-from posfeat.networks.extraction import ExtractionOptions, describe_image, extract_image, read_pixels
+from posfeat.networks.extraction import (
+    ExtractionOptions,
+    describe_image,
+    extract_image,
+    network_features,
+    read_pixels,
+)
 from posfeat.networks.fusion import fuse
 from posfeat.networks.inference import FastNetworks, Precision, choose_dtype, inference_copy, weights_fingerprint
 from posfeat.networks.resnet import STEM_CHANNELS
@@ -105,7 +112,8 @@ class PoSFeat(nn.Module):
         if rotations is not None:
             options = dataclasses.replace(options, rotations_deg=tuple(rotations))
         rgb, allowed = read_pixels(image, mask)
-        return extract_image(self._fast_networks(options.precision), rgb, allowed, options)
+        find = partial(network_features, self._fast_networks(options.precision))
+        return extract_image(find, rgb, allowed, options)
 
     def describe(
         self,
