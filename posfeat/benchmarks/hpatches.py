@@ -79,7 +79,7 @@ def read_sequence(folder: Path) -> HomographySequence:
         change=_change_of(folder.name),
         reference=_find_image(folder, image.format(1)),
         targets=tuple(_find_image(folder, image.format(index)) for index in sorted(maps)),
-        homographies=tuple(_read_homography(maps[index]) for index in sorted(maps)),
+        homographies=tuple(read_homography(maps[index]) for index in sorted(maps)),
         homography_files=tuple(maps[index] for index in sorted(maps)),
     )
 
@@ -143,7 +143,8 @@ def _find_image(folder: Path, stem: str) -> Path:
     return candidates[0]
 
 
-def _read_homography(path: Path) -> Array:
+def read_homography(path: Path) -> Array:
+    """An invertible matrix of nine numbers."""
     try:
         matrix = np.array(path.read_text().split(), dtype=np.float64)
     except ValueError:

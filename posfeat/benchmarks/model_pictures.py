@@ -13,19 +13,19 @@ from posfeat.pipeline.feature_store import FeatureStore
 from posfeat.types import DataError
 
 
-def picture_of_model(model_folder: Path) -> bytes:
-    """A model's points and cameras, seen as its cameras look and from above; PNG."""
+def picture_of_model(model_folder: Path, kind: str = "png") -> bytes:
+    """A model's points and cameras, seen as its cameras look and from above."""
     model = read_model(model_folder)
     _, positions, colours = point_rows(model)
     if len(positions) == 0:
         raise DataError(f"{model_folder} has no points to draw")
-    return sparse_model(positions, colours, [cam_from_world(image) for image in registered_images(model)])
+    return sparse_model(positions, colours, [cam_from_world(image) for image in registered_images(model)], kind)
 
 
 def landmarks_of_model(
-    model_folder: Path, features: Path, images: Path, name: str | None = None
+    model_folder: Path, features: Path, images: Path, name: str | None = None, kind: str = "jpg"
 ) -> tuple[bytes, str, int, int]:
-    """Fig. 1 for a photo, or for the one that sees most of the model: JPEG, its name, keypoints that succeed, and all.
+    """Fig. 1 for a photo, or for the one that sees most of the model: the picture, its name, keypoints that succeed, and all.
 
     The feature file must be the one that the model was made of: its rows are the model's.
     """
@@ -46,4 +46,4 @@ def landmarks_of_model(
         )
     succeeded = np.zeros(len(xy), dtype=bool)
     succeeded[rows] = True
-    return landmarks(read_image(images / name), xy, succeeded), name, int(succeeded.sum()), len(xy)
+    return landmarks(read_image(images / name), xy, succeeded, kind), name, int(succeeded.sum()), len(xy)

@@ -106,10 +106,10 @@ def pyplot() -> Any:
     return matplotlib.pyplot
 
 
-def as_bytes(figure: Figure, kind: str) -> bytes:
-    """The figure as svg, jpg or png."""
+def as_bytes(figure: Figure, kind: str, tight: bool = False) -> bytes:
+    """The figure as svg, pdf, jpg or png; ``tight`` cuts its empty rim off."""
     buffer = io.BytesIO()
-    metadata = {"Date": None} if kind == "svg" else None
-    figure.savefig(buffer, format=kind, metadata=metadata)
+    metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
+    figure.savefig(buffer, format=kind, metadata=metadata, bbox_inches="tight" if tight else None)
     pyplot().close(figure)
     return buffer.getvalue()

@@ -21,6 +21,7 @@ from posfeat.cli import (
     map,
     match,
     pairs,
+    picture,
     reconstruct,
     serve,
     train,
@@ -49,6 +50,7 @@ app.command("serve", epilog=serve.EXAMPLES)(serve.serve)
 app.command("train", epilog=train.EPILOG)(train.train)
 app.add_typer(data.app, name="data")
 app.add_typer(evaluate.app, name="evaluate")
+app.add_typer(picture.app, name="picture", epilog=picture.EXAMPLES)
 
 
 def main() -> None:
