@@ -203,10 +203,13 @@ def write_ply(model: Model, path: Path, rotation: Array | None = None) -> None:
 def with_cameras(model: Model, cameras: Mapping[int, Camera]) -> Model:
     """A copy of a model with other cameras (by their ids), its keypoints moved to where the new cameras see them.
 
-    Keypoints that a new camera cannot see are left where they were.
+    Images of other cameras are left out; keypoints that a new camera cannot see stay where they were.
     """
     changed, pycolmap = copy.deepcopy(model), load_pycolmap()
-    for image in changed.images.values():
+    for image in registered_images(changed):
+        if image.camera_id not in cameras:
+            changed.deregister_frame(image.frame_id)
+            continue
         old, new = from_colmap_camera(model.camera(image.camera_id)), cameras[image.camera_id]
         xy = from_colmap_pixels([point.xy for point in image.points2D])
         moved = undistort_pixels(old, xy, new)

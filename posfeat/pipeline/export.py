@@ -7,11 +7,12 @@ undistorted/          images/ and sparse/0/ of pinhole cameras, for Gaussian spl
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from posfeat.data.distortion import undistort_image, undistorted_camera
 from posfeat.data.images import read_image, write_image
@@ -26,7 +27,7 @@ from posfeat.interop.colmap import (
     write_ply,
 )
 from posfeat.interop.nerfstudio import APPLIED_ROTATION, write_transforms
-from posfeat.types import PosfeatError, ReconstructionError
+from posfeat.types import Camera, PosfeatError, ReconstructionError
 
 Format = Literal["ply", "nerfstudio", "undistorted", "text"]
 FORMATS: tuple[Format, ...] = ("ply", "nerfstudio", "undistorted", "text")
@@ -65,7 +66,12 @@ def export_model(
         output.mkdir(parents=True, exist_ok=True)
         for wanted in formats:
             try:
-                written.append(_export(wanted, model, image_folder, output, progress, failed))
+                if wanted == "undistorted":
+                    path = output / "undistorted"
+                    write_undistorted(model, image_folder, path, progress, failed, _digest(model_folder))
+                else:
+                    path = _export(wanted, model, image_folder, output)
+                written.append(path)
             except PosfeatError as error:
                 failed(str(error))
     except OSError as error:
@@ -75,14 +81,7 @@ def export_model(
     return ExportReport(tuple(written), tuple(failures))
 
 
-def _export(
-    wanted: Format,
-    model: Model,
-    image_folder: Path,
-    output: Path,
-    progress: Progress | None,
-    failed: Callable[[str], None],
-) -> Path:
+def _export(wanted: Format, model: Model, image_folder: Path, output: Path) -> Path:
     if wanted == "ply":
         path = output / "points.ply"
         write_ply(model, path)
@@ -90,12 +89,9 @@ def _export(
         path = output / "transforms.json"
         write_transforms(path, views_of_model(model, image_folder), "sparse_pc.ply")
         write_ply(model, output / "sparse_pc.ply", APPLIED_ROTATION)
-    elif wanted == "text":
+    else:
         path = output / "text"
         write_model(model, path, text=True)
-    else:
-        path = output / "undistorted"
-        write_undistorted(model, image_folder, path, progress, failed)
     return path
 
 
@@ -105,24 +101,55 @@ def write_undistorted(
     output: Path,
     progress: Progress | None = None,
     on_failure: Callable[[str], None] | None = None,
+    state: str = "",
 ) -> None:
-    """Write photos without lens distortion, and the model of the pinhole cameras that would have taken them."""
+    """Write photos without lens distortion, and the model of the pinhole cameras that would have taken them.
+
+    Nothing is done where ``state``, which names the model, is that of the photos that are there. A photo that cannot be
+    read, or whose lens cannot be straightened, is left out.
+    """
+    beside = output / "made_from.txt"
+    if state and beside.is_file() and beside.read_text() == state:
+        return
     part = output.with_name(output.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
-    old = {camera_id: from_colmap_camera(camera) for camera_id, camera in model.cameras.items()}
-    new = {camera_id: undistorted_camera(camera) for camera_id, camera in old.items()}
+    failed = on_failure or (lambda line: None)
     images = registered_images(model)
-    for done, image in enumerate(images, start=1):
+    new = _straight_cameras(images, failed)
+    shown = [image for image in images if image.camera_id in new]
+    for done, image in enumerate(shown, start=1):
         path = part / "images" / image.name
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             photo = read_image(image_folder / image.name)
-            write_image(path, undistort_image(photo, old[image.camera_id], new[image.camera_id]))
+            write_image(path, undistort_image(photo, from_colmap_camera(image.camera), new[image.camera_id]))
         except PosfeatError as error:
-            if on_failure:
-                on_failure(str(error))
+            failed(str(error))
         if progress:
-            progress(done, len(images))
+            progress(done, len(shown))
     write_model(with_cameras(model, new), part / "sparse" / "0")
+    (part / beside.name).write_text(state)
     shutil.rmtree(output, ignore_errors=True)
     part.rename(output)
+
+
+def _straight_cameras(images: Sequence[Any], failed: Callable[[str], None]) -> dict[int, Camera]:
+    """The pinhole camera for each camera by its id, and a line for each that has none."""
+    straight: dict[int, Camera] = {}
+    bent: set[int] = set()
+    for image in images:
+        if image.camera_id in straight or image.camera_id in bent:
+            continue
+        try:
+            straight[image.camera_id] = undistorted_camera(from_colmap_camera(image.camera))
+        except PosfeatError as error:
+            bent.add(image.camera_id)
+            failed(f"{image.name} is not among the undistorted photos: {error}")
+    return straight
+
+
+def _digest(model_folder: Path) -> str:
+    digest = hashlib.sha256()
+    for file in sorted(path for path in model_folder.iterdir() if path.is_file()):
+        digest.update(file.name.encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()
