@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from posfeat.cli import evaluate_ablation, evaluate_models
+from posfeat.cli import evaluate_ablation, evaluate_models, evaluate_reconstruction
 from posfeat.cli.evaluate_options import (
     CACHE,
     CacheOption,
@@ -25,6 +25,7 @@ from posfeat.cli.progress import progress_bar
 app = typer.Typer(help="Measure features on the paper's benchmarks, beside other people's features.")
 app.command("ablation")(evaluate_ablation.ablation)
 app.command("eth")(evaluate_models.eth)
+app.command("reconstruction")(evaluate_reconstruction.reconstruction)
 app.command("aachen")(evaluate_models.aachen)
 
 
