@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from posfeat.matching import MatchOptions, match
     from posfeat.networks.checkpoint import load
     from posfeat.networks.posfeat import PoSFeat
+    from posfeat.pipeline.localize import Localization, Localizer
     from posfeat.types import (
         CheckpointError,
         DataError,
@@ -41,6 +42,8 @@ __all__ = [
     "DenseFeatures",
     "Features",
     "ImageError",
+    "Localization",
+    "Localizer",
     "MatchOptions",
     "Matches",
     "MissingExtraError",
@@ -56,6 +59,8 @@ __all__ = [
 
 _HOME = {
     "load": "posfeat.networks.checkpoint",
+    "Localization": "posfeat.pipeline.localize",
+    "Localizer": "posfeat.pipeline.localize",
     "match": "posfeat.matching",
     "MatchOptions": "posfeat.matching",
     "PoSFeat": "posfeat.networks.posfeat",

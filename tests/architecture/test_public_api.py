@@ -14,6 +14,8 @@ NAMES = {
     "DenseFeatures",
     "Features",
     "ImageError",
+    "Localization",
+    "Localizer",
     "MatchOptions",
     "Matches",
     "MissingExtraError",
@@ -47,6 +49,8 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     ("callable_", "parameters"),
     [
         (lambda: posfeat.load, ["weights", "device"]),
+        (lambda: posfeat.Localizer, ["map_folder", "model", "features", "options"]),
+        (lambda: posfeat.Localizer.localize, ["self", "image", "camera"]),
         (lambda: posfeat.PoSFeat.extract, ["self", "image", "max_keypoints", "mask", "scales", "rotations", "options"]),
         (lambda: posfeat.PoSFeat.describe, ["self", "image", "keypoints", "options"]),
         (lambda: posfeat.PoSFeat.dense, ["self", "image"]),
