@@ -1,7 +1,8 @@
 """Scoring a whole HPatches from features: 108 sequences, 540 pairs, 8192 keypoints an image.
 
-Runs our scoring (matching without the full matrix, transfer errors, shares) and, in the same run and on the same
-features, the plain matcher of D2-Net's published script: the full similarity matrix and a maximum along each axis.
+Runs our scoring (matching without the full matrix, transfer errors, shares, and what the paper does not have: the homography by
+RANSAC and its corner error) and, in the same run and on the same features, the plain matcher of D2-Net's published script: the
+full similarity matrix and a maximum along each axis, with the same transfer errors and shares. The ratio leaves out RANSAC.
 
     python benches/hpatches_scoring.py --sequences 108 --threads 2
 """
@@ -17,8 +18,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from posfeat.benchmarks.homography_scores import score_sequence, summarise
+from posfeat.benchmarks.homography_scores import HomographyEstimator, score_sequence, summarise
 from posfeat.benchmarks.hpatches import HomographySequence
+from posfeat.benchmarks.robust_estimation import estimate_homography
 from posfeat.matching import match
 from posfeat.types import Features, Matches
 
@@ -59,10 +61,11 @@ def seconds_for(
     sequence: HomographySequence,
     features: dict[Path, Features],
     matcher: Callable[[Features, Features], Matches],
+    estimate: HomographyEstimator | None = None,
 ) -> tuple[float, float]:
     """Time to score one sequence, and its MMAscore."""
     start = time.perf_counter()
-    scores = list(score_sequence(sequence, features.__getitem__, matcher))
+    scores = list(score_sequence(sequence, features.__getitem__, matcher, estimate))
     return time.perf_counter() - start, summarise(scores)[0].mma_score
 
 
@@ -76,21 +79,24 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
 
-    ours, ours_beside, plain = [], [], []
+    whole, ours, plain = [], [], []
     for seed in range(arguments.sequences):
         sequence, features = sequence_with_features(seed, arguments.keypoints, arguments.dim)
-        seconds, score = seconds_for(sequence, features, match)
-        ours.append(seconds)
+        seconds, score = seconds_for(sequence, features, match, estimate_homography)
+        whole.append(seconds)
         if seed % arguments.plain_every == 0:
-            plain_seconds, plain_score = seconds_for(sequence, features, full_matrix_matches)
-            plain.append(plain_seconds)
-            ours_beside.append(seconds)
+            # one after the other and by turns, so that a machine that is busy now and then is so for both
+            for _ in range(2):
+                ours.append(seconds_for(sequence, features, match)[0])
+                plain_seconds, plain_score = seconds_for(sequence, features, full_matrix_matches)
+                plain.append(plain_seconds)
             assert abs(score - plain_score) < 1e-3, (score, plain_score)
     pairs = arguments.sequences * TARGETS
     print(f"{pairs} pairs, {arguments.keypoints} keypoints, {arguments.dim}-d, {arguments.threads} threads")
-    print(f"scoring: {sum(ours):.1f} s, {sum(ours) / pairs * 1e3:.0f} ms a pair")
-    print(f"plain matcher: {sum(plain) / len(plain) / TARGETS * 1e3:.0f} ms a pair")
-    print(f"ours / plain: {sum(ours_beside) / sum(plain):.2f}")
+    print(f"scoring with homographies: {sum(whole):.1f} s, {sum(whole) / pairs * 1e3:.0f} ms a pair")
+    print(f"scoring as in the paper: {sum(ours) / len(ours) / TARGETS * 1e3:.0f} ms a pair")
+    print(f"with the plain matcher: {sum(plain) / len(plain) / TARGETS * 1e3:.0f} ms a pair")
+    print(f"ours / plain: {sum(ours) / sum(plain):.2f}")
 
 
 if __name__ == "__main__":

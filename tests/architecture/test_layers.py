@@ -43,6 +43,7 @@ LIBRARY_FILES = {
         "data/distortion.py",
         "data/images.py",
         "data/loader.py",
+        "data/sift_queries.py",
         "data/synthetic.py",
         "data/texture.py",
         "interop/colmap.py",  # before pycolmap, whose libraries clash with OpenCV's otherwise
