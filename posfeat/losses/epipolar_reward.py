@@ -6,6 +6,7 @@ line; the rotation alone then sends each pixel to one pixel, and the keypoints m
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
@@ -55,43 +56,56 @@ def epipolar_reward(agrees: Annotated[Tensor, "*pairs"], options: EpipolarReward
 
 
 def agrees_with_poses(
-    xy0: Annotated[Tensor, "points0 2"],
-    xy1: Annotated[Tensor, "points1 2"],
+    xy0: Annotated[Tensor, "*batch points0 2"],
+    xy1: Annotated[Tensor, "*batch points1 2"],
     constraint: PoseConstraint,
     threshold_px: float,
-) -> Annotated[Tensor, "points0 points1"]:
-    """Whether two keypoints of one pair lie within the threshold of each other's line (or point), in both images."""
-    if bool(constraint.has_baseline):
-        forward = _near_lines(constraint.fundamental, xy0, xy1, threshold_px)
-        backward = _near_lines(constraint.fundamental.T, xy1, xy0, threshold_px)
-    else:
-        forward = _near_points(constraint.rotation_only, xy0, xy1, threshold_px)
-        backward = _near_points(torch.linalg.inv(constraint.rotation_only), xy1, xy0, threshold_px)
-    return forward.logical_and_(backward.T)
+) -> Annotated[Tensor, "*batch points0 points1"]:
+    """Whether two keypoints of a pair lie within the threshold of each other's line (or point), in both images."""
+    with_line = constraint.has_baseline
+    if bool(with_line.all()):
+        return _agree_both_ways(_near_lines, constraint.fundamental, constraint.fundamental.mT, xy0, xy1, threshold_px)
+    turned = constraint.rotation_only
+    at_points = _agree_both_ways(_near_points, turned, torch.linalg.inv(turned), xy0, xy1, threshold_px)
+    if not bool(with_line.any()):
+        return at_points
+    on_lines = _agree_both_ways(_near_lines, constraint.fundamental, constraint.fundamental.mT, xy0, xy1, threshold_px)
+    return torch.where(with_line[..., None, None], on_lines, at_points)
+
+
+def _agree_both_ways(
+    near: Callable[[Tensor, Tensor, Tensor, float], Tensor],
+    forward: Annotated[Tensor, "*batch 3 3"],
+    backward: Annotated[Tensor, "*batch 3 3"],
+    xy0: Tensor,
+    xy1: Tensor,
+    threshold_px: float,
+) -> Annotated[Tensor, "*batch points0 points1"]:
+    return near(forward, xy0, xy1, threshold_px).logical_and_(near(backward, xy1, xy0, threshold_px).mT)
 
 
 def _near_lines(
-    fundamental: Annotated[Tensor, "3 3"],
-    source: Annotated[Tensor, "sources 2"],
-    target: Annotated[Tensor, "targets 2"],
+    fundamental: Annotated[Tensor, "*batch 3 3"],
+    source: Annotated[Tensor, "*batch sources 2"],
+    target: Annotated[Tensor, "*batch targets 2"],
     threshold_px: float,
-) -> Annotated[Tensor, "sources targets"]:
+) -> Annotated[Tensor, "*batch sources targets"]:
     lines = epipolar_lines(fundamental, source.double())
-    exists = lines[:, :2].abs().sum(-1, keepdim=True) > 0  # the epipole itself has no line
+    exists = lines[..., :2].abs().sum(-1, keepdim=True) > 0  # the epipole itself has no line
     lines = lines.to(target.dtype)
-    distance = torch.addmm(lines[:, 2:], lines[:, :2], target.T).abs_()
+    distance = (lines[..., :2] @ target.mT).add_(lines[..., 2:]).abs_()
     return (distance <= threshold_px).logical_and_(exists)
 
 
 def _near_points(
-    homography: Annotated[Tensor, "3 3"],
-    source: Annotated[Tensor, "sources 2"],
-    target: Annotated[Tensor, "targets 2"],
+    homography: Annotated[Tensor, "*batch 3 3"],
+    source: Annotated[Tensor, "*batch sources 2"],
+    target: Annotated[Tensor, "*batch targets 2"],
     threshold_px: float,
-) -> Annotated[Tensor, "sources targets"]:
+) -> Annotated[Tensor, "*batch sources targets"]:
     source = source.double()
-    depth = torch.cat([source, torch.ones_like(source[:, :1])], dim=-1) @ homography[2]
-    expected = torch.where(depth.unsqueeze(-1) > 0, warp_points(homography, source), float("inf"))
+    depth = torch.cat([source, torch.ones_like(source[..., :1])], dim=-1) @ homography[..., 2, :, None]
+    expected = torch.where(depth > 0, warp_points(homography, source), float("inf"))
     # differences first: |a|^2 - 2ab + |b|^2 loses a tenth of a pixel at 600 px in single precision
     distance = torch.cdist(expected.to(target.dtype), target, compute_mode="donot_use_mm_for_euclid_dist")
     return distance <= threshold_px

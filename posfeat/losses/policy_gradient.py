@@ -102,19 +102,25 @@ def pair_rewards(
     constraint: PoseConstraint,
     options: PolicyGradientOptions,
 ) -> PairRewards:
-    """Truncated P_m times R, summed for every keypoint; only one pair's matrices of accepted keypoints exist at a time."""
+    """Truncated P_m times R, summed for every keypoint.
+
+    A processor takes pair by pair, so that memory does not grow with the batch; an accelerator takes all at once.
+    """
+    batch = descriptors0.shape[0]
+    at_once = 1 if descriptors0.device.type == "cpu" else batch
     parts = []
-    for item in range(descriptors0.shape[0]):
-        kept0, kept1 = (sample.accepted[item].nonzero().squeeze(1) for sample in (sample0, sample1))
-        xy0, xy1 = sample0.keypoints[item, kept0], sample1.keypoints[item, kept1]
-        probability = match_probabilities(descriptors0[item, kept0], descriptors1[item, kept1], options.temperature)
-        of_pair = PoseConstraint(*(part[item] for part in constraint))
-        right = agrees_with_poses(xy0, xy1, of_pair, options.reward.threshold_px)
+    for first in range(0, batch, at_once):
+        items = slice(first, first + at_once)
+        accepted0, accepted1 = sample0.accepted[items], sample1.accepted[items]
+        probability = match_probabilities(
+            descriptors0[items], descriptors1[items], options.temperature, accepted0, accepted1
+        )
+        of_pairs = PoseConstraint(*(part[items] for part in constraint))
+        keypoints0, keypoints1 = sample0.keypoints[items], sample1.keypoints[items]
+        right = agrees_with_poses(keypoints0, keypoints1, of_pairs, options.reward.threshold_px)
         reward = epipolar_reward(right, options.reward).to(probability)
         weighted = probability.masked_fill(right & (probability < options.truncation), 0) * reward
-        rewards0 = probability.new_zeros(sample0.accepted.shape[1]).index_add(0, kept0, weighted.sum(1))
-        rewards1 = probability.new_zeros(sample1.accepted.shape[1]).index_add(0, kept1, weighted.sum(0))
-        parts.append(
-            PairRewards(rewards0, rewards1, (probability * right).sum(), (probability * ~right).sum(), weighted.sum())
-        )
-    return PairRewards(*(torch.stack(column) for column in zip(*parts, strict=True)))
+        num_right = (probability * right).sum((1, 2))
+        num_wrong = probability.sum((1, 2)) - num_right
+        parts.append(PairRewards(weighted.sum(2), weighted.sum(1), num_right, num_wrong, weighted.sum((1, 2))))
+    return PairRewards(*(torch.cat(column) for column in zip(*parts, strict=True)))

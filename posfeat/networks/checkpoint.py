@@ -8,6 +8,7 @@ tensors and nothing that runs.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -94,6 +95,7 @@ def save_checkpoint(path: str | Path, model: PoSFeat, card: ModelCard, *, half: 
     os.close(descriptor)
     try:
         save_file(tensors, part, metadata)
+        os.chmod(part, 0o644)  # temporary files are their owner's alone
         with open(part, "rb") as written:
             os.fsync(written.fileno())
         os.replace(part, path)
@@ -181,6 +183,15 @@ def load_imagenet_encoder(path: str | Path, network: PaperDescription) -> None:
         state = _read_pickle(path)
     wanted = network.encoder.state_dict()
     _load_state(network.encoder, {key: _within_range(value) for key, value in state.items() if key in wanted}, path)
+
+
+def weights_digest(model: PoSFeat) -> str:
+    """Names the weights of a model by their content."""
+    digest = hashlib.sha256()
+    for key, tensor in sorted(model.state_dict().items()):
+        digest.update(key.encode())
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]
 
 
 def _stored(tensor: Tensor, half: bool) -> Tensor:
