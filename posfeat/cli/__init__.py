@@ -18,6 +18,7 @@ from posfeat.cli import (
     export,
     extract,
     inspect,
+    localize,
     map,
     match,
     pairs,
@@ -25,6 +26,7 @@ from posfeat.cli import (
     reconstruct,
     serve,
     train,
+    triangulate,
     verify,
 )
 
@@ -43,12 +45,14 @@ app.command("reconstruct", epilog=reconstruct.EXAMPLES)(reconstruct.reconstruct)
 app.command("pairs", epilog=pairs.EXAMPLES)(pairs.pairs)
 app.command("verify", epilog=verify.EXAMPLES)(verify.verify)
 app.command("map", epilog=map.EXAMPLES)(map.map_)
-app.command("export", epilog=export.EXAMPLES)(export.export)
+app.command("triangulate", epilog=triangulate.EXAMPLES)(triangulate.triangulate)
+app.command("localize", epilog=localize.EXAMPLES)(localize.localize)
 app.command("inspect", epilog=inspect.EXAMPLES)(inspect.inspect)
 app.command("convert", epilog=convert.EXAMPLES)(convert.convert)
 app.command("serve", epilog=serve.EXAMPLES)(serve.serve)
 app.command("train", epilog=train.EPILOG)(train.train)
 app.add_typer(data.app, name="data")
+app.add_typer(export.app, name="export")
 app.add_typer(evaluate.app, name="evaluate")
 app.add_typer(picture.app, name="picture", epilog=picture.EXAMPLES)
 

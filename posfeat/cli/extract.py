@@ -11,6 +11,8 @@ import typer
 from posfeat.cli.model_choice import (
     Device,
     DeviceOption,
+    Engine,
+    EngineOption,
     FeaturesOption,
     KeypointsOption,
     Kind,
@@ -55,9 +57,10 @@ def extract(
     weights: WeightsOption = "default",
     device: DeviceOption = Device.auto,
     precision: PrecisionOption = Precision.auto,
+    engine: EngineOption = Engine.torch,
 ) -> None:
     """Extract the features of all photos of a folder into one file."""
-    extractor = load_extractor(kind, weights, device, max_keypoints, precision, overrides)
+    extractor = load_extractor(kind, weights, device, max_keypoints, precision, overrides, engine)
     number_format: DescriptorFormat = "float32" if full_precision else "float16"
     if extract_with_progress(extractor, folder, output, masks=masks, descriptor_format=number_format):
         raise typer.Exit(PARTLY)

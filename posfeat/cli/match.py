@@ -12,18 +12,21 @@ from posfeat.cli.extract import PARTLY, extract_with_progress, print_failure
 from posfeat.cli.model_choice import (
     Device,
     DeviceOption,
+    Engine,
+    EngineOption,
     KeypointsOption,
+    Kind,
     Precision,
     PrecisionOption,
     SetOption,
     WeightsOption,
-    extraction_options,
-    load_model,
+    load_extractor,
 )
 from posfeat.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from posfeat.matching import MatchOptions
+    from posfeat.pipeline.extract import Extractor
     from posfeat.pipeline.two_view import MatchedPhotos
 
 EXAMPLES = """\b
@@ -58,6 +61,7 @@ def match(
     weights: WeightsOption = "default",
     device: DeviceOption = Device.auto,
     precision: PrecisionOption = Precision.auto,
+    engine: EngineOption = Engine.torch,
 ) -> None:
     """Match two photos, or many pairs of photos."""
     from posfeat.matching import MatchOptions
@@ -65,16 +69,19 @@ def match(
     from posfeat.types import OptionsError
 
     matching = MatchOptions(ratio=ratio, min_similarity=min_similarity)
-    extraction = extraction_options(max_keypoints, precision, overrides)
+
+    def extractor() -> Extractor:
+        return load_extractor(Kind.posfeat, weights, device, max_keypoints, precision, overrides, engine)
+
     if len(inputs) == 2 and not any(path.is_dir() for path in inputs) and pairs is None:
         path0, path1 = inputs
-        _tell(match_photos(load_model(weights, device), path0, path1, extraction, matching), output, as_json)
+        _tell(match_photos(extractor(), path0, path1, matching), output, as_json)
     elif len(inputs) == 1 and not as_json:
         matches_path = output or Path("matches.h5")
         features_path, failures = inputs[0], 0
         if inputs[0].is_dir():
             features_path = matches_path.with_name("features.h5")
-            failures = extract_with_progress(load_model(weights, device), inputs[0], features_path, extraction)
+            failures = extract_with_progress(extractor(), inputs[0], features_path)
         _match_many(features_path, matches_path, pairs, matching, failures)
     else:
         raise OptionsError(

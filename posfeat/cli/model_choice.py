@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -38,11 +38,22 @@ class Kind(str, Enum):
     rootsift = "rootsift"
 
 
+class Engine(str, Enum):
+    """What runs the network."""
+
+    torch = "torch"
+    onnx = "onnx"
+    openvino = "openvino"
+
+
 FeaturesOption = Annotated[Kind, typer.Option("--features", help="Ours, or RootSIFT, which needs no weights.")]
 WeightsOption = Annotated[
     str, typer.Option("--weights", help="'default', a checkpoint, or a folder in the published layout.")
 ]
 DeviceOption = Annotated[Device, typer.Option("--device", help="Where to run; auto takes the fastest there is.")]
+EngineOption = Annotated[
+    Engine, typer.Option("--engine", help="What runs the network; --weights may be an exported .onnx file then.")
+]
 PrecisionOption = Annotated[Precision, typer.Option("--precision", help="Number format; auto takes the fastest.")]
 SetOption = Annotated[
     list[str] | None,
@@ -78,7 +89,13 @@ def extraction_options(max_keypoints: int, precision: Precision, overrides: list
 
 
 def load_extractor(
-    kind: Kind, weights: str, device: Device, max_keypoints: int, precision: Precision, overrides: list[str] | None
+    kind: Kind,
+    weights: str,
+    device: Device,
+    max_keypoints: int,
+    precision: Precision,
+    overrides: list[str] | None,
+    engine: Engine = Engine.torch,
 ) -> Extractor:
     """What turns photos into features, from what was asked for on the command line."""
     from posfeat.pipeline.extract import NetworkExtractor, RootSiftExtractor
@@ -86,7 +103,25 @@ def load_extractor(
 
     if kind is Kind.posfeat:
         options = extraction_options(max_keypoints, precision, overrides)
+        if engine is not Engine.torch:
+            return _load_engine(engine, weights, device, options)
+        if weights.endswith(".onnx"):
+            raise OptionsError(f"{weights} is run by --engine onnx or --engine openvino")
         return NetworkExtractor(load_model(weights, device), options)
     if overrides:
         raise OptionsError(f"--set {overrides[0]} is an option of our own features; RootSIFT has --max-keypoints only")
     return RootSiftExtractor(max_keypoints)
+
+
+def _load_engine(engine: Engine, weights: str, device: Device, options: ExtractionOptions) -> Extractor:
+    from pathlib import Path
+
+    from posfeat.interop.onnx_engine import EngineExtractor
+    from posfeat.types import OptionsError
+
+    if device not in (Device.auto, Device.cpu):
+        raise OptionsError(f"--engine {engine.value} runs on the processor; leave out --device, or the engine")
+    name: Literal["onnx", "openvino"] = "onnx" if engine is Engine.onnx else "openvino"
+    if weights.endswith(".onnx"):
+        return EngineExtractor.of_file(Path(weights), name, options)
+    return EngineExtractor.of_model(load_model(weights, Device.cpu), name, options)

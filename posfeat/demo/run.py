@@ -21,7 +21,7 @@ from posfeat.matching import MatchOptions
 from posfeat.networks.extraction import ExtractionOptions
 from posfeat.networks.posfeat import PoSFeat
 from posfeat.pipeline.draw import draw_matches
-from posfeat.pipeline.extract import extract_folder
+from posfeat.pipeline.extract import NetworkExtractor, extract_folder
 from posfeat.pipeline.feature_store import FeatureStore, MatchStore
 from posfeat.pipeline.match import all_pairs, match_pairs
 from posfeat.pipeline.two_view import match_photos, matched_positions
@@ -123,7 +123,7 @@ def run_demo(model: PoSFeat, folder: Path, extraction: ExtractionOptions, progre
 
 def _match_real_pair(model: PoSFeat, folder: Path, extraction: ExtractionOptions) -> RealPair:
     pair = motorcycle_pair()
-    matched = match_photos(model, pair.left, pair.right, extraction, MatchOptions())
+    matched = match_photos(NetworkExtractor(model, extraction), pair.left, pair.right, MatchOptions())
     errors = stereo_errors_px(pair, *matched.positions())
     picture = folder / "real_pair.jpg"
     known = np.isfinite(errors)

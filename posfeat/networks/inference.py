@@ -61,15 +61,19 @@ class FastNetworks:
             return features
 
 
-def inference_copy(module: Network, dtype: torch.dtype, probe: Tensor) -> Network:
+def inference_copy(module: Network, dtype: torch.dtype, probe: Tensor, *, portable: bool = False) -> Network:
     """The module in evaluation mode with batch norms folded, in ``dtype`` and channels-last memory.
+
+    ``portable`` keeps to layers that other programs know too.
 
     ``probe`` is a small valid input: running it shows which batch norm follows which convolution, and which convolutions
     the module itself feeds with float32, whatever its input. Those keep float32 weights.
     """
     fast = copy.deepcopy(module).eval().requires_grad_(False)
     _fold_batch_norms(fast, probe)
-    if probe.device.type == "cpu":  # accelerators have multiplications to spare, and would pay for many small steps
+    if (
+        probe.device.type == "cpu" and not portable
+    ):  # accelerators have multiplications to spare, and would pay for many small steps
         use_cheaper_algebra(fast)
     fast.to(dtype=dtype, memory_format=torch.channels_last)  # type: ignore[call-overload]
 

@@ -86,7 +86,7 @@ class PoSFeat(nn.Module):
 
         The descriptor map belongs to the image padded to multiples of 16: its cells keep their stride of 4.
         """
-        return _DenseNetworks(self.description, self.detection)(image)
+        return DenseNetworks(self.description, self.detection)(image)
 
     def extract(
         self,
@@ -143,7 +143,7 @@ class PoSFeat(nn.Module):
         if self._fast is None or (self._fast.fingerprint, self._fast.dtype) != (fingerprint, dtype):
             size, seed = (1, 3, 4 * ALIGNMENT_PX, 4 * ALIGNMENT_PX), torch.Generator().manual_seed(0)
             probe = torch.randn(size, generator=seed).to(self.device).contiguous(memory_format=torch.channels_last)
-            dense = inference_copy(_DenseNetworks(self.description, self.detection), dtype, probe)
+            dense = inference_copy(DenseNetworks(self.description, self.detection), dtype, probe)
             if self.device.type == "cpu":
                 keep_freed_memory()
                 dense.fuse(probe.to(dtype))
@@ -151,8 +151,8 @@ class PoSFeat(nn.Module):
         return self._fast
 
 
-class _DenseNetworks(nn.Module):
-    """Both networks in a row."""
+class DenseNetworks(nn.Module):
+    """Both networks in a row, and the scores that keypoints are chosen by."""
 
     def __init__(self, description: nn.Module, detection: PaperDetection | CompactDetection) -> None:
         super().__init__()

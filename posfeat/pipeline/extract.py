@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,6 +12,7 @@ from typing import Any, Protocol
 
 from posfeat.data.images import IMAGE_SUFFIXES, RGB, shown
 from posfeat.matching import MatchOptions
+from posfeat.networks.checkpoint import weights_digest
 from posfeat.networks.extraction import ExtractionOptions, read_pixels
 from posfeat.networks.posfeat import PoSFeat
 from posfeat.networks.views import Mask
@@ -173,15 +173,6 @@ def find_masks(folder: Path, names: Sequence[str]) -> dict[str, Path]:
             f"no image has a mask in {shown(folder)}; the mask of {shown(names[0])} is {shown(names[0])}.png"
         )
     return found
-
-
-def weights_digest(model: PoSFeat) -> str:
-    """Names the weights of a model by their content."""
-    digest = hashlib.sha256()
-    for key, tensor in sorted(model.state_dict().items()):
-        digest.update(key.encode())
-        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()[:16]
 
 
 def _decoded(folder: Path, names: Sequence[str], masks: dict[str, Path]) -> Iterator[tuple[str, Future[Pixels]]]:

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from posfeat.data.images import read_image, write_image
 from posfeat.matching import MatchOptions, match
-from posfeat.networks.extraction import ExtractionOptions
-from posfeat.networks.posfeat import PoSFeat
+from posfeat.networks.extraction import read_pixels
 from posfeat.pipeline.draw import draw_matches
+from posfeat.pipeline.extract import Extractor
 from posfeat.types import Array, Features, Matches
 
 GeometryKind = Literal["fundamental", "homography"]
@@ -42,11 +42,9 @@ class MatchedPhotos:
         return matched_positions(self.features0, self.features1, self.matches)
 
 
-def match_photos(
-    model: PoSFeat, path0: Path, path1: Path, extraction: ExtractionOptions, matching: MatchOptions
-) -> MatchedPhotos:
+def match_photos(extractor: Extractor, path0: Path, path1: Path, matching: MatchOptions) -> MatchedPhotos:
     """Features of both photos, their matches, verified."""
-    features0, features1 = (model.extract(path, options=extraction) for path in (path0, path1))
+    features0, features1 = (extractor.extract(*read_pixels(path, None)) for path in (path0, path1))
     matches = match(features0, features1, matching)
     inliers = verified(*matched_positions(features0, features1, matches))
     return MatchedPhotos(path0, path1, features0, features1, matches, inliers)

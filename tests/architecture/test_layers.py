@@ -56,6 +56,9 @@ LIBRARY_FILES = {
     "pycolmap": {"interop/colmap.py"},
     "poselib": {"benchmarks/robust_estimation.py"},
     "pickle": {"data/object_arrays.py"},  # a reader that refuses whatever is not data
+    "onnx": {"interop/onnx_export.py"},
+    "onnxruntime": {"interop/onnx_engine.py"},
+    "openvino": {"interop/onnx_engine.py"},
     "matplotlib": {"benchmarks/plots.py"},
     "fastapi": {"page/api_types.py", "page/app.py", "page/browse_routes.py", "page/match_routes.py"},
     "starlette": {"page/app.py", "page/guard.py"},
