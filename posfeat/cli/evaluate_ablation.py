@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def ablation(
-    plan: Annotated[Path, typer.Argument(help="What is trained and compared: configs/ablation.yaml.")],
+    plan: Annotated[Path, typer.Argument(help="What is trained and compared: configs/plans/ablation.yaml.")],
     scale: Annotated[str, typer.Option(help="Which of the plan's scales: tiny, compact, paper.")] = "tiny",
     photos: Annotated[list[Path] | None, typer.Option(help="Folder of plain photos to train on.")] = None,
     posed: Annotated[list[Path] | None, typer.Option(help="Posed photos to train on.")] = None,

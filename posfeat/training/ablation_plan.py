@@ -1,4 +1,4 @@
-"""The paper's ablations as a plan: one YAML file (configs/ablation.yaml) and a scale become training runs and models.
+"""The paper's ablations as a plan: one YAML file (configs/plans/ablation.yaml) and a scale become training runs and models.
 
 Each run is a complete set of options for ``posfeat train``: the scale's base configuration, then what the scale changes for
 all runs, then what the run itself changes. The joint stage gets the losses of the two stages that it is compared with.

@@ -15,7 +15,7 @@ from posfeat.training.ablation_runs import train_runs
 from posfeat.types import OptionsError
 from tests.benchmarks.miniature_sequences import write_sequence
 
-PLAN = Path(__file__).parents[2] / "configs" / "ablation.yaml"
+PLAN = Path(__file__).parents[2] / "configs" / "plans" / "ablation.yaml"
 SHORT = ("start_steps=2", "description_steps=2", "detection_steps=1", "keypoints=100")
 SMALL = ("options.data.height=64", "options.data.width=96", "options.validation.pairs=4", "options.loop.batch_size=2")
 
