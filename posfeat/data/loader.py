@@ -63,7 +63,7 @@ class PairLoader:
         self._items = range(rank * share, (rank + 1) * share)
         self._height, self._width, self._seed = height, width, seed
         self._first_step, self._num_steps, self._workers, self._processes = first_step, num_steps, workers, processes
-        self._finish = (lambda batch: batch) if raw else normalised
+        self._raw = raw
 
     def __len__(self) -> int:
         if self._num_steps is None:
@@ -99,8 +99,13 @@ class PairLoader:
             num_workers=self._processes,
             prefetch_factor=BATCHES_AHEAD,
             worker_init_fn=_use_one_thread,
+            # new interpreters: in the copy of a process that has had threads, the libraries' locks may be held for ever
+            multiprocessing_context="spawn",
         )
         return iter(batches)
+
+    def _finish(self, batch: PairBatch) -> PairBatch:
+        return batch if self._raw else normalised(batch)
 
     def _steps(self) -> Iterator[int]:
         step = self._first_step

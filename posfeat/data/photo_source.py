@@ -30,6 +30,9 @@ class ImageCache:
         self._bytes = 0
         self._lock = threading.Lock()
 
+    def __reduce__(self) -> tuple[type[ImageCache], tuple[int, Callable[[Path], Pixels]]]:
+        return ImageCache, (self._max_bytes, self._load)  # another process starts with an empty one
+
     def read(self, path: Path) -> Pixels:
         """The image in a file; not to be written to."""
         with self._lock:
