@@ -28,6 +28,9 @@ def serve(
         list[str] | None,
         typer.Option("--weights", help="'default', a checkpoint, or a published folder; give it again for more."),
     ] = None,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Folder for reconstructions that are started on the page.")
+    ] = Path("runs/reconstructions"),
     host: Annotated[
         str, typer.Option("--host", help="Address to listen on; one that others can reach asks for a token.")
     ] = "127.0.0.1",
@@ -62,4 +65,4 @@ def serve(
 
     limits = options_from_mapping(Limits, apply_overrides({}, overrides or []))
     methods = Methods(weights or [], lambda source: load_model(source, device))
-    run(build_services(limits, Roots(folders or []), methods), host, port, token)
+    run(build_services(limits, Roots(folders or []), methods, output), host, port, token)

@@ -17,12 +17,14 @@ from posfeat.page.browse_routes import BrowseRoutes
 from posfeat.page.guard import Access, Guard, refused
 from posfeat.page.limits import RefusedError, not_found
 from posfeat.page.match_routes import MatchRoutes
+from posfeat.page.reconstruction_routes import ReconstructionRoutes
+from posfeat.page.scene_routes import SceneRoutes
 from posfeat.page.services import Services
 from posfeat.types import PosfeatError
 
 STATIC = Path(__file__).with_name("static")
 VIEWER = Path(__file__).parents[1] / "pipeline" / "scene_viewer.js"
-PAGES = {"/": "match.html", "/training": "training.html", "/api": "api.html"}
+PAGES = {"/": "match.html", "/model": "model.html", "/training": "training.html", "/api": "api.html"}
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -58,8 +60,8 @@ def build_app(services: Services, access: Access) -> Guard:
         redoc_url=None,
         responses=PROBLEMS,
     )
-    for routes in (MatchRoutes(services), BrowseRoutes(services)):
-        app.include_router(routes.router())
+    for routes in (MatchRoutes, SceneRoutes, ReconstructionRoutes, BrowseRoutes):
+        app.include_router(routes(services).router())
     add_static(app)
     app.add_exception_handler(RefusedError, answer_refused)
     app.add_exception_handler(PosfeatError, answer_error)

@@ -29,6 +29,7 @@ class Limits:
     photo_memory_mb: float = described(256, "memory for photos that clients sent, in MiB", low=1)
     feature_memory_mb: float = described(256, "memory for features, in MiB", low=1)
     map_memory_mb: float = described(384, "memory for descriptor and score maps, in MiB", low=1)
+    scene_memory_mb: float = described(512, "memory for models that are looked at, in MiB", low=1)
     photo_minutes: float = described(120, "photos that nobody asked for in this time are forgotten", low=0.01)
     reconstructions: int = described(1, "reconstructions that run at a time", low=1)
     waiting_reconstructions: int = described(4, "reconstructions that wait for their turn", low=0)

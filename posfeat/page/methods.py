@@ -67,6 +67,14 @@ class Methods:
         """All methods, the preferred one first."""
         return list(self._cards.values())
 
+    def networks(self) -> list[str]:
+        """Names of the methods that are networks."""
+        return list(self._sources)
+
+    def source(self, name: str) -> str | None:
+        """Where a network's weights lie; None for a method without weights."""
+        return self._sources.get(name)
+
     def check(self, name: str) -> str:
         """The name of a method that exists; the preferred one if it is empty."""
         if not name:

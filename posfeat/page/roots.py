@@ -73,6 +73,12 @@ class Roots:
         relative = path.relative_to(root).as_posix()
         return name if relative == "." else f"{name}/{relative}"
 
+    def hidden(self, text: str) -> str:
+        """A message without the places of the roots on this machine."""
+        for name, root in self._by_name.items():
+            text = text.replace(f"{root}{os.sep}", f"{name}/").replace(str(root), name)
+        return text
+
     def find(self, wanted: Callable[[Path], bool]) -> Iterator[tuple[str, Path]]:
         """Folders below the roots that are wanted, by their references; those below a wanted one are not looked into."""
         budget = MOST_FOLDERS

@@ -260,7 +260,7 @@ export class SceneViewer {
     const lines = this.lines();
     free(this.strokes, gl.LINES, lines.flatMap(([p, q]) => [...p, ...q]), lines.flatMap(([, , c]) => [...c, ...c]), 1);
     gl.disable(gl.DEPTH_TEST);
-    free(this.dots, gl.POINTS, Array.from(this.marked).flatMap((i) => this.pointAt(i)), Array.from(this.marked).flatMap(() => this.colours.highlight), this.pointSize + 3);
+    free(this.dots, gl.POINTS, Array.from(this.marked).flatMap((i) => this.pointAt(i)), Array.from(this.marked).flatMap(() => this.colours.highlight), this.pointSize + 2);
   }
 
   drawFlat(matrix, ratio) {
@@ -278,7 +278,7 @@ export class SceneViewer {
       if (!a || !z) continue;
       flat.strokeStyle = css(colour); flat.beginPath(); flat.moveTo(a[0], a[1]); flat.lineTo(z[0], z[1]); flat.stroke();
     }
-    for (const index of this.marked) dot2(index, css(this.colours.highlight), this.pointSize + 3);
+    for (const index of this.marked) dot2(index, css(this.colours.highlight), this.pointSize + 2);
   }
 
   // ---- hand and keyboard ---------------------------------------------------------------------------------------------

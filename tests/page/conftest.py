@@ -14,6 +14,9 @@ pytest.importorskip("fastapi")
 
 from posfeat.data.images import encode_image, resize_image, write_image
 from tests.page.running_server import Client, running, services_of
+from tests.pipeline.conftest import GalleryPhotos, gallery
+
+__all__ = ["gallery"]
 
 
 @pytest.fixture(scope="session")
@@ -79,3 +82,15 @@ def server(weights: Path, album: Path, runs: Path) -> Iterator[Client]:
     """A server with the default limits."""
     with running(services_of(weights, [album, runs])) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def gallery_map(gallery: GalleryPhotos, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What posfeat reconstruct makes of the gallery with RootSIFT."""
+    pytest.importorskip("pycolmap")
+    from posfeat.pipeline.extract import RootSiftExtractor
+    from posfeat.pipeline.reconstruct import reconstruct
+
+    folder = tmp_path_factory.mktemp("maps") / "gallery map"
+    reconstruct(RootSiftExtractor(1000), gallery.folder, folder, formats=())
+    return folder

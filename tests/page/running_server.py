@@ -102,6 +102,9 @@ def running(services: Services, access: Access | None = None) -> Iterator[Client
         assert not thread.is_alive()
 
 
-def services_of(weights: Path, folders: list[Path], limits: Limits | None = None) -> Services:
+def services_of(
+    weights: Path, folders: list[Path], limits: Limits | None = None, output: Path | None = None
+) -> Services:
     """Everything a server has, with these weights and roots."""
-    return build_services(limits or Limits(), Roots(folders), Methods([str(weights)]))
+    output = output or weights.parent / "reconstructions"
+    return build_services(limits or Limits(), Roots(folders), Methods([str(weights)]), output)

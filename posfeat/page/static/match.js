@@ -110,10 +110,14 @@ async function bringBack(side, reference, name) {
 
 // ---- photos ----------------------------------------------------------------------------------------------------------------
 
-async function send(side, file, name) {
+function upload(file, name) {
   const body = new FormData();
   body.append("image", file, name);
-  const photo = await ask("/api/photos", { method: "POST", body });
+  return ask("/api/photos", { method: "POST", body, attempts: 20 });
+}
+
+async function send(side, file, name) {
+  const photo = await upload(file, name);
   keep(photo.photo, file, photo.name);
   await show(side, photo.photo, photo.name);
 }
@@ -172,6 +176,19 @@ function listenToPhotos() {
   document.addEventListener("paste", (event) => { if (event.clipboardData?.files.length) takeFiles(free(), event.clipboardData.files); });
 }
 
+// A request about the photos. If the server has forgotten them (or was started anew), it gets them once more.
+async function askAboutPhotos(path, options) {
+  try {
+    return await ask(path, options);
+  } catch (error) {
+    if (error.status !== 404) throw error;
+    const kept = (await Promise.all(state.photos.filter(Boolean).map(({ reference }) => find(reference)))).filter(Boolean);
+    if (!kept.length) throw error;
+    await Promise.all(kept.map(({ blob, name }) => upload(blob, name)));
+    return ask(path, options);
+  }
+}
+
 // ---- features and matches --------------------------------------------------------------------------------------------------
 
 const shownMethods = () => [...new Set([state.settings.method, ...state.compared])];
@@ -183,7 +200,7 @@ async function learnFeatures(method, side) {
   const view = panes[side].box.querySelector(".view");
   view.classList.add("wait");
   try {
-    const found = await ask("/api/photo/features", { parameters: { photo: photo.reference, method, ...LOOK }, attempts: 20 });
+    const found = await askAboutPhotos("/api/photo/features", { parameters: { photo: photo.reference, method, ...LOOK }, attempts: 20 });
     features.set(`${method} ${photo.reference}`, { ...found, top: found.scores[0] || 0 });
   } finally { view.classList.remove("wait"); }
 }
@@ -219,7 +236,7 @@ async function round() {
     await learnFeatures(method, 1);
     if (method === state.settings.method) draw();
     if (!state.photos[0] || !state.photos[1]) continue;
-    results.set(method, await ask("/api/pair", { parameters: parameters(method), attempts: 20 }));
+    results.set(method, await askAboutPhotos("/api/pair", { parameters: parameters(method), attempts: 20 }));
     if (method === state.settings.method) { $("summary").dataset.ms = Math.round(performance.now() - start); draw(); }
     showComparison();
   }
@@ -309,12 +326,12 @@ async function choose(side, index) {
   if (!state.photos[1 - side]) return;
   const asked = { ...parameters(state.settings.method), side, keypoint: index };
   try {
-    const found = await ask("/api/pair/keypoint", { parameters: asked });
+    const found = await askAboutPhotos("/api/pair/keypoint", { parameters: asked });
     if (state.chosen?.side !== side || state.chosen.index !== index) return;
     showChosen(found);
     showLine();
     if (!methods.find((method) => method.name === state.settings.method).has_maps) return;
-    const answer = await ask("/api/pair/similarity", { parameters: asked, wanted: "raw", attempts: 20 });
+    const answer = await askAboutPhotos("/api/pair/similarity", { parameters: asked, wanted: "raw", attempts: 20 });
     const overlay = await createImageBitmap(await answer.blob());
     if (state.chosen?.side === side && state.chosen.index === index) panes[1 - side].set({ overlay });
   } catch (error) { if (state.chosen) tellError(error); }
@@ -355,7 +372,7 @@ async function overlays() {
     await Promise.all(panes.map(async (pane, side) => {
       if (!state.photos[side]) return;
       const other = overlay === "descriptors" ? state.photos[1 - side]?.reference : "";
-      const answer = await ask("/api/photo/overlay", { parameters: { photo: state.photos[side].reference, kind: overlay, method, other, ...LOOK }, wanted: "raw", attempts: 20 });
+      const answer = await askAboutPhotos("/api/photo/overlay", { parameters: { photo: state.photos[side].reference, kind: overlay, method, other, ...LOOK }, wanted: "raw", attempts: 20 });
       const image = await createImageBitmap(await answer.blob());
       if (state.settings.overlay === overlay) pane.set({ overlay: image });
     }));
