@@ -81,7 +81,9 @@ def split_views(views: Sequence[View]) -> tuple[list[View], list[View]]:
     return [view for view in ordered if view.name not in left_out], queries
 
 
-def map_views(views: Sequence[View], features_of: FeaturesOf, matching: MatchOptions, folder: Path) -> ModelSummary:
+def map_views(
+    views: Sequence[View], features_of: FeaturesOf, matching: MatchOptions | None, folder: Path
+) -> ModelSummary:
     """Features, matches of neighbouring photos, and points by the known poses, in ``folder``."""
     with FeatureStore(folder / "features.h5", "a") as store:
         for view in views:

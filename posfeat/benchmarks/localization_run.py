@@ -22,7 +22,7 @@ from posfeat.benchmarks.report import Section, Table, write_report
 from posfeat.benchmarks.run import Progress, ProgressFor, RunOptions, measure_methods, provenance_of, without_progress
 from posfeat.data.posed import read_posed
 from posfeat.pipeline.localize import LocalizationOptions
-from posfeat.types import View
+from posfeat.types import DataError, View
 
 _PROTOCOL = (
     "Every fifth photo in the order of names is left out. The others are mapped with their known poses and intrinsics: each "
@@ -62,10 +62,11 @@ def run_localization(
     options: RunOptions,
     output: Path,
     known_cameras: bool = True,
+    only: Sequence[str] = (),
     progress_for: ProgressFor = without_progress,
 ) -> LocalizationResults:
-    """Score all methods on the scenes under ``root`` and write the report to ``output``."""
-    scenes = _by_scene(read_posed(root))
+    """Score all methods on the scenes under ``root``, or on ``only`` those, and write the report to ``output``."""
+    scenes = _by_scene(read_posed(root), only)
     provenance = provenance_of(options, root, {view.image_path for views in scenes for view in views})
     num_queries = sum(len(split_views(views)[1]) for views in scenes)
     output.mkdir(parents=True, exist_ok=True)
@@ -104,9 +105,12 @@ def run_localization(
     return results
 
 
-def _by_scene(views: Sequence[View]) -> list[list[View]]:
+def _by_scene(views: Sequence[View], only: Sequence[str]) -> list[list[View]]:
     names = sorted({view.scene for view in views})
-    return [[view for view in views if view.scene == name] for name in names]
+    unknown = [name for name in only if name not in names]
+    if unknown:
+        raise DataError(f"there is no scene {unknown[0]}; there are {', '.join(names)}")
+    return [[view for view in views if view.scene == name] for name in only or names]
 
 
 def _summary(results: LocalizationResults) -> Section:

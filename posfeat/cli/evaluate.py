@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from posfeat.cli import evaluate_ablation, evaluate_models, evaluate_reconstruction
+from posfeat.cli import evaluate_ablation, evaluate_localization, evaluate_models, evaluate_reconstruction
 from posfeat.cli.evaluate_options import (
     CACHE,
     CacheOption,
@@ -26,6 +26,7 @@ app = typer.Typer(help="Measure features on the paper's benchmarks, beside other
 app.command("ablation")(evaluate_ablation.ablation)
 app.command("eth")(evaluate_models.eth)
 app.command("reconstruction")(evaluate_reconstruction.reconstruction)
+app.command("localization")(evaluate_localization.localization)
 app.command("aachen")(evaluate_models.aachen)
 
 

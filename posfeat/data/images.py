@@ -16,6 +16,7 @@ import os
 import re
 import struct
 import zlib
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -124,12 +125,20 @@ def normalise(image: RGB | Tensor) -> Annotated[Tensor, "batch 3 height width"]:
     if pixels.shape[-1] != 3:
         pixels = pixels.permute(0, 2, 3, 1)
     batch, height, width, _ = pixels.shape
-    scale = 1.0 if pixels.is_floating_point() else 255.0
-    # whole rows of x, y, z, x, y, z ...: a broadcast over runs of 3 would be ten times slower
-    mean = torch.tensor(IMAGENET_MEAN, device=pixels.device).repeat(width)
-    std = torch.tensor(IMAGENET_STD, device=pixels.device).repeat(width)
-    rows = torch.addcmul(-mean / std, pixels.reshape(batch, height, width * 3).to(torch.float32), 1 / (scale * std))
+    factor, shift = _normalisation(width, pixels.is_floating_point(), pixels.device)
+    rows = torch.addcmul(shift, pixels.reshape(batch, height, width * 3).to(torch.float32), factor)
     return rows.view(batch, height, width, 3).permute(0, 3, 1, 2)  # channels-last memory, which the networks want
+
+
+@lru_cache(maxsize=16)
+def _normalisation(width: int, is_float: bool, device: torch.device) -> tuple[Tensor, Tensor]:
+    """What a row of x, y, z, x, y, z ... is multiplied with, and what is added then.
+
+    Whole rows, since a broadcast over runs of 3 would be ten times slower; kept, since making them would wait for a GPU.
+    """
+    mean, std = (torch.tensor(values).repeat(width) for values in (IMAGENET_MEAN, IMAGENET_STD))
+    factor, shift = 1 / ((1.0 if is_float else 255.0) * std), -mean / std
+    return factor.to(device), shift.to(device)
 
 
 def denormalise(image: Annotated[Tensor, "batch 3 height width"]) -> npt.NDArray[np.uint8]:

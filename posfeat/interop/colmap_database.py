@@ -6,8 +6,10 @@ A two-view geometry is never written without its configuration: pycolmap 4.2 pas
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -38,6 +40,8 @@ _CONFIGURATIONS = {
     "PANORAMIC": TwoViewConfiguration.PLANAR,
     "DEGENERATE": TwoViewConfiguration.DEGENERATE,
 }
+_SQLITE = b"SQLite format 3"
+_LITTLE_ROOM = 2**20  # SQLite sets aside that much beside a database while it writes
 _COLMAP_FROM_ZERO_CENTRED = np.array([[1.0, 0, COLMAP_OFFSET_PX], [0, 1, COLMAP_OFFSET_PX], [0, 0, 1]])
 
 
@@ -225,7 +229,16 @@ class ColmapDatabase:
         except OSError as error:
             raise ReconstructionError(f"cannot write {self.path}: {error.strerror or error}") from None
         except (RuntimeError, ValueError) as error:
-            reason = " ".join(str(error).split())
-            raise ReconstructionError(
-                f"cannot use the database {self.path}: {reason}; is the disk full, or the file no database?"
-            ) from None
+            raise ReconstructionError(f"cannot use the database {self.path}: {_reason(self.path, error)}") from None
+
+
+def _reason(path: Path, error: Exception) -> str:
+    """What is wrong with a database; pycolmap says the same of many things."""
+    with suppress(OSError):
+        if path.is_dir() or (path.is_file() and path.stat().st_size and path.open("rb").read(15) != _SQLITE):
+            return "it is no SQLite file; choose another name"
+        if shutil.disk_usage(path.parent).free < _LITTLE_ROOM:
+            return "there is no space left on the disk; make room, or choose another place"
+        if not os.access(path.parent, os.W_OK):
+            return "its folder cannot be written to; choose another place"
+    return " ".join(str(error).split())

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from posfeat.data.images import IMAGENET_MEAN, IMAGENET_STD
 from posfeat.networks.inference import inference_copy
-from posfeat.networks.keypoint_selection import Peaks, SelectionOptions, refine_positions
+from posfeat.networks.keypoint_selection import Peaks, SelectionOptions, peak_map, refine_positions
 from posfeat.networks.posfeat import DenseNetworks, PoSFeat
 from posfeat.networks.tiling import ALIGNMENT_PX
 
@@ -86,17 +86,10 @@ def _best_peaks(
     score_map: Annotated[Tensor, "height width"], options: SelectionOptions, max_keypoints: Tensor, lowest: Tensor
 ) -> Peaks:
     """What find_peaks and best_peaks give for the whole map."""
-    radius, border = options.nms_size // 2, options.border_px
+    border = options.border_px
     height, width = torch._shape_as_tensor(score_map)
     scores = score_map[None, None]
-    highest = F.max_pool2d(scores, options.nms_size, 1, radius)
-    wanted = (scores == highest) & (scores > lowest.clamp(min=options.threshold))
-    if radius:
-        # of equal maxima in one window the first counts: look for others in the rows above, and to the left
-        maxima = wanted.float()
-        above = F.max_pool2d(F.pad(maxima, (radius, radius, radius, -1)), (radius, options.nms_size), 1)
-        before = F.max_pool2d(F.pad(maxima, (radius, -1, 0, 0)), (1, radius), 1)
-        wanted = wanted & (above + before == 0)
+    wanted = peak_map(scores, options) & (scores > lowest)
     index = wanted.flatten().nonzero()[:, 0]
     y = torch.div(index, width, rounding_mode="floor")
     x = index - y * width

@@ -86,6 +86,21 @@ def find_peaks(
     return Peaks(x, y, score_map[y, x])
 
 
+def peak_map(
+    scores: Annotated[Tensor, "batch 1 height width"], options: SelectionOptions
+) -> Annotated[Tensor, "batch 1 height width"]:
+    """Which pixels find_peaks would give, for several maps and as a map: without waiting for how many there are."""
+    radius = options.nms_size // 2
+    wanted = (scores == F.max_pool2d(scores, options.nms_size, 1, radius)) & (scores > options.threshold)
+    if radius:
+        # of equal maxima in one window the first counts: look for others in the rows above, and to the left
+        maxima = wanted.to(scores.dtype)
+        above = F.max_pool2d(F.pad(maxima, (radius, radius, radius, -1)), (radius, options.nms_size), 1)
+        before = F.max_pool2d(F.pad(maxima, (radius, -1, 0, 0)), (1, radius), 1)
+        wanted = wanted & (above + before == 0)
+    return wanted
+
+
 def best_peaks(peaks: Peaks, count: int) -> Peaks:
     """The ``count`` peaks with the highest scores, best first; equal scores stay in reading order."""
     if len(peaks.scores) > count:  # sorting all would take longer than all the rest

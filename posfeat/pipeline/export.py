@@ -113,12 +113,23 @@ def write_undistorted(
         return
     part = output.with_name(output.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
-    failed = on_failure or (lambda line: None)
+    try:
+        _write_straight_photos(model, image_folder, part, progress, on_failure or (lambda line: None))
+        (part / beside.name).write_text(state)
+        shutil.rmtree(output, ignore_errors=True)
+        part.rename(output)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _write_straight_photos(
+    model: Model, image_folder: Path, output: Path, progress: Progress | None, failed: Callable[[str], None]
+) -> None:
     images = registered_images(model)
     new = _straight_cameras(images, failed)
     shown = [image for image in images if image.camera_id in new]
     for done, image in enumerate(shown, start=1):
-        path = part / "images" / image.name
+        path = output / "images" / image.name
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             photo = read_image(image_folder / image.name)
@@ -127,10 +138,7 @@ def write_undistorted(
             failed(str(error))
         if progress:
             progress(done, len(shown))
-    write_model(with_cameras(model, new), part / "sparse" / "0")
-    (part / beside.name).write_text(state)
-    shutil.rmtree(output, ignore_errors=True)
-    part.rename(output)
+    write_model(with_cameras(model, new), output / "sparse" / "0")
 
 
 def _straight_cameras(images: Sequence[Any], failed: Callable[[str], None]) -> dict[int, Camera]:

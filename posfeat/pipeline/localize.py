@@ -102,7 +102,7 @@ class Localizer:
     ) -> None:
         self.map = LocalizationMap(Path(map_folder), None if features is None else Path(features))
         self.options = options or LocalizationOptions()
-        self._model = model if isinstance(model, PoSFeat) else None
+        self.network = model if isinstance(model, PoSFeat) else None
         self._extractor = None if isinstance(model, PoSFeat) else model
 
     def __enter__(self) -> Localizer:
@@ -131,8 +131,13 @@ class Localizer:
     def extractor(self) -> Extractor:
         """What extracts the photos' features."""
         if self._extractor is None:
-            self._extractor = _extractor_like(self.map.store.settings, self._model)
+            self._extractor = _extractor_like(self.map.store.settings, self.network)
         return self._extractor
+
+    @property
+    def needs_network(self) -> bool:
+        """Whether ``network`` has a say in what the photos' features are: not where the map's are RootSIFT."""
+        return self._extractor is None and not _is_rootsift(self.map.store.settings)
 
     def localize_features(
         self, features: Features, camera: Camera | None = None, focal_px: float | None = None, name: str = "the photo"

@@ -37,6 +37,8 @@ from posfeat.types import (
 
 Progress = Callable[[int, int], None]
 
+_CREDIBLE_SHARE = 0.2  # of matches that agree with the poses; without matching at all it is some 0.05
+
 
 @dataclass(frozen=True)
 class TriangulationReport:
@@ -47,6 +49,14 @@ class TriangulationReport:
     num_matches: int
     num_inliers: int  # matches that agree with the poses
     without_pose: tuple[str, ...]  # images of the feature file that nothing is known of
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What speaks against the model, in words."""
+        share = self.num_inliers / max(self.num_matches, 1)
+        if share >= _CREDIBLE_SHARE:
+            return ()
+        return (f"only {share:.0%} of the matches agree with the poses; check poses, intrinsics and names",)
 
 
 def triangulate(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,9 @@ from posfeat.pipeline.feature_store import FeatureStore, MatchStore
 from posfeat.types import Camera, DataError, StoreError
 
 PAIRS_AT_ONCE = 200
+_ROOM_FOR_SQLITE = 4 * 2**20
+_BYTES_A_KEYPOINT = 8
+_BYTES_A_MATCH = 16  # matched, and verified
 
 Progress = Callable[[int, int], None]
 
@@ -70,6 +74,7 @@ def verify_pairs(
             "verification": {key: v for key, v in options_to_mapping(options).items() if key != "threads"},
         }
         prepare_database(database_path, settings)
+        _require_room(database_path, features, names, len(wanted))
         with ColmapDatabase(database_path) as database:
             write_images(database, features, names, image_folder, cameras, known_cameras)
             todo = [pair for pair in wanted if not database.has_matches(*pair)]
@@ -85,6 +90,19 @@ def verify_pairs(
                 progress(len(wanted) - len(todo) + min(start + PAIRS_AT_ONCE, len(todo)), len(wanted))
         verify_database(database_path, options)  # pairs whose matches were written just before an interruption
     return _report(database_path, len(wanted) - len(todo), failures)
+
+
+def _require_room(path: Path, features: FeatureStore, names: Sequence[str], num_pairs: int) -> None:
+    """Say that a disk is too full before SQLite finds out: it may end the process then."""
+    keypoints = sum(features.num_keypoints(name) for name in names)
+    matches = num_pairs * keypoints / max(len(names), 1) / 2
+    needed = _ROOM_FOR_SQLITE + _BYTES_A_KEYPOINT * keypoints + _BYTES_A_MATCH * matches
+    have = shutil.disk_usage(path.parent).free + (path.stat().st_size if path.is_file() else 0)
+    if have < needed:
+        raise StoreError(
+            f"cannot write {path}: about {needed / 2**20:.1f} MiB are needed and {have / 2**20:.1f} are free; make room, "
+            "or choose another place"
+        )
 
 
 def prepare_database(path: Path, settings: Mapping[str, Any]) -> None:

@@ -155,9 +155,7 @@ def train(trainer: Trainer, report: Callable[[Progress], None] | None = None, re
     return state.validation
 
 
-def _step(
-    trainer: Trainer, stage: nn.Module, state: _State, batch: PairBatch, time_share: float
-) -> dict[str, float]:
+def _step(trainer: Trainer, stage: nn.Module, state: _State, batch: PairBatch, time_share: float) -> dict[str, float]:
     """One update; the batch is this process's share."""
     options, workers = trainer.options, trainer.workers
     rate = learning_rate(state.step, options, time_share)

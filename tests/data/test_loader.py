@@ -30,7 +30,9 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def loader(photos: Path, batch_size: int = 4, first_step: int = 0, num_steps: int = 3, **more: int | bool) -> PairLoader:
+def loader(
+    photos: Path, batch_size: int = 4, first_step: int = 0, num_steps: int = 3, **more: int | bool
+) -> PairLoader:
     return PairLoader([PhotoSource(photos)], None, batch_size, HEIGHT, WIDTH, 11, first_step, num_steps, **more)
 
 
