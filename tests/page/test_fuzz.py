@@ -57,7 +57,9 @@ def with_real_things(photos: tuple[bytes, bytes]) -> Change:
                 case.query[name] = "runs/first" if "/run" in case.path else "album"
         if isinstance(case.body, dict):
             case.body.update({name: data for name, data in files.items() if name in case.body})
-            case.body.update({"method": "rootsift"} if "method" in case.body and "image" in str(case.body.keys()) else {})
+            case.body.update(
+                {"method": "rootsift"} if "method" in case.body and "image" in str(case.body.keys()) else {}
+            )
 
     return change
 
