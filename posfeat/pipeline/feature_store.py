@@ -5,19 +5,16 @@ Features: a group for each image, named by its path below the image folder, with
 them by up to two pixels in a large image. Matches: a group ``a.jpg/b.jpg`` ('/' within a name written '-') with
 ``matches0`` (N0), for each keypoint of image 0 its partner in image 1 or -1, and ``matching_scores0``.
 
-One process writes, and what ``write`` has returned from survives the end of that process at any moment (see
-journaled_file). A store remembers the settings it was made with, and refuses to go on with others.
+One process writes a file, and what ``write`` has returned from survives the end of that process at any moment (see
+hdf5_store). A folder of shards, which several processes wrote, is read in the same way (see shards).
 """
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
-from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import h5py
 import numpy as np
@@ -25,116 +22,16 @@ import torch
 from torch import Tensor
 
 from posfeat.data.images import IMAGE_SUFFIXES
-from posfeat.pipeline.journaled_file import JournaledFile, needs_recovery
+from posfeat.pipeline.hdf5_store import Hdf5Store, entries_of, not_open
+from posfeat.pipeline.shards import LocalFolder, is_shard_folder, read_header
 from posfeat.types import Features, Matches, StoreError
 
-Mode = Literal["r", "a"]
 DescriptorFormat = Literal["float32", "float16"]
 PAIR_SEPARATORS = ("/", "_")  # between the names of a pair; hloc's older files have the second
 DETECTION_NOISE_PX = 1.0  # hloc's own default for the attribute that it reads
 
 
-class _Store:
-    """An HDF5 file of one kind; open it with ``with``, or close it."""
-
-    kind: str
-    marker: str  # the dataset that makes a group an entry
-
-    def __init__(
-        self, path: str | os.PathLike[str], mode: Mode = "r", settings: Mapping[str, Any] | None = None
-    ) -> None:
-        self.path = Path(path)
-        self._journaled: JournaledFile | None = None
-        if mode == "a" and not self.path.exists():
-            _create(self.path, self.kind, settings or {})
-        if not self.path.is_file():
-            raise StoreError(f"there is no {self.kind} file {self.path}; check the name")
-        try:
-            if mode == "a" or needs_recovery(self.path):
-                self._journaled = JournaledFile(self.path)
-            self._file = h5py.File(self._journaled or self.path, "r+" if mode == "a" else "r")
-        except OSError as error:
-            self._close_journaled()
-            raise _not_open(self.path, error) from None
-        if mode == "a" and settings is not None:
-            self._check_settings(settings)
-
-    def __enter__(self: _S) -> _S:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Release the file. Everything that was written is committed by now; what HDF5 adds here is not needed."""
-        if self._file:
-            self._file.close()
-        self._close_journaled()
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What the store was made with; empty for files of other tools."""
-        return dict(json.loads(self._file.attrs.get("settings", "{}")))
-
-    def entries(self) -> list[str]:
-        """The names of all groups that hold an entry."""
-        return list(_entries(self._file, self.marker))
-
-    def __len__(self) -> int:
-        return len(self.entries())
-
-    def _has(self, group: str) -> bool:
-        return f"{group}/{self.marker}" in self._file
-
-    def _group(self, group: str, what: str) -> h5py.Group:
-        if not self._has(group):
-            raise StoreError(f"{self.path} holds nothing for {what}; run that step for it first")
-        return self._file[group]
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        """What happens inside is kept as a whole, or not at all and the store is closed."""
-        if self._journaled is None:
-            raise StoreError(f"{self.path} is open for reading only")
-        try:
-            yield
-            self._file.flush()
-            self._journaled.commit()
-        except BaseException as error:
-            with suppress(OSError, RuntimeError):  # HDF5 cannot put down what it could not write
-                self._file.close()
-            self._close_journaled()
-            if isinstance(error, OSError):
-                raise StoreError(f"cannot write to {self.path}: {error.strerror or error}; is the disk full?") from None
-            raise
-
-    def _new_group(self, name: str) -> h5py.Group:
-        if name in self._file:
-            del self._file[name]
-        return self._file.create_group(name)
-
-    def _check_settings(self, settings: Mapping[str, Any]) -> None:
-        known, wanted = _flat(self.settings), _flat(json.loads(json.dumps(settings)))
-        for key, value in wanted.items():
-            if key in known and known[key] != value:
-                self.close()
-                raise StoreError(
-                    f"{self.path} was made with {key}={known[key]!r}, not {value!r}; "
-                    "use the same settings, or another output file"
-                )
-
-    def _close_journaled(self) -> None:
-        if self._journaled:
-            self._journaled.close()
-            self._journaled = None
-
-
-_S = TypeVar("_S", bound=_Store)
-
-
-class FeatureStore(_Store):
+class FeatureStore(Hdf5Store):
     """Features by image name."""
 
     kind = "feature"
@@ -217,7 +114,7 @@ class FeatureStore(_Store):
         return None
 
 
-class MatchStore(_Store):
+class MatchStore(Hdf5Store):
     """Matches by pair of image names."""
 
     kind = "match"
@@ -289,45 +186,18 @@ class MatchStore(_Store):
 
 
 def store_kind(path: str | os.PathLike[str]) -> Literal["feature", "match"] | None:
-    """Which kind of store a file is, by what it holds; None where it is neither."""
+    """Which kind of store a file or folder is, by what it holds; None where it is neither."""
+    if is_shard_folder(path):
+        header = read_header(LocalFolder(Path(path)))
+        return "match" if header and header["kind"] == "match" else "feature"
     try:
         with h5py.File(path, "r") as file:
             named = file.attrs.get("kind")
-            if named == "feature" or next(_entries(file, FeatureStore.marker), None) is not None:
+            if named == "feature" or next(entries_of(file, FeatureStore.marker), None) is not None:
                 return "feature"
-            return "match" if named == "match" or next(_entries(file, MatchStore.marker), None) is not None else None
+            return "match" if named == "match" or next(entries_of(file, MatchStore.marker), None) is not None else None
     except OSError as error:
-        raise _not_open(Path(path), error) from None
-
-
-def _create(path: Path, kind: str, settings: Mapping[str, Any]) -> None:
-    part = path.with_name(path.name + ".part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with h5py.File(part, "w") as file:
-            file.attrs["kind"] = kind
-            file.attrs["settings"] = json.dumps(settings)
-            file.attrs["pixel_convention"] = "(x, y); the centre of the top-left pixel is (0, 0)"
-        os.replace(part, path)
-    except OSError as error:
-        raise StoreError(f"cannot create {path}: {error.strerror or error}; choose another place") from None
-
-
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Settings by their full names, such as extraction.selection.nms_size."""
-    flat: dict[str, Any] = {}
-    for key, value in settings.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
-    return flat
-
-
-def _entries(group: h5py.Group, marker: str, prefix: str = "") -> Iterator[str]:
-    for key, child in group.items():
-        if isinstance(child, h5py.Group):
-            if marker in child:
-                yield prefix + key
-            else:
-                yield from _entries(child, marker, f"{prefix}{key}/")
+        raise not_open(Path(path), error) from None
 
 
 def _checked_name(name: str) -> str:
@@ -376,11 +246,3 @@ def _verify(
         if progress:
             progress(number + 1, len(keys))
     return problems
-
-
-def _not_open(path: Path, error: OSError) -> StoreError:
-    if isinstance(error, (PermissionError, FileNotFoundError)):
-        return StoreError(f"cannot open {path}: {error.strerror}; check the name and its permissions")
-    if "lock" in str(error):
-        return StoreError(f"{path} is being written by another process; wait until it is done")
-    return StoreError(f"{path} is not an HDF5 file or is damaged; write it again")

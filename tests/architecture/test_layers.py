@@ -52,7 +52,7 @@ LIBRARY_FILES = {
         "pipeline/rootsift.py",
         "pipeline/two_view.py",
     },
-    "h5py": {"interop/imc.py", "pipeline/feature_store.py"},
+    "h5py": {"interop/imc.py", "pipeline/feature_store.py", "pipeline/hdf5_store.py", "pipeline/shards.py"},
     "pycolmap": {"interop/colmap.py"},
     "poselib": {"benchmarks/robust_estimation.py"},
     "pickle": {"data/object_arrays.py"},  # a reader that refuses whatever is not data
