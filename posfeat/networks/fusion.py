@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Annotated, Any, TypeGuard
+from typing import Annotated, Any, NamedTuple, TypeGuard
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
-from torch.fx.passes.shape_prop import ShapeProp
 
 from posfeat.networks.enlargement import CONVOLUTION, FEW_CHANNELS, enlarge
 
@@ -34,7 +33,7 @@ def fuse(network: nn.Module, *probe: Any) -> nn.Module:
     try:
         traced = fx.symbolic_trace(network)
         with torch.no_grad():
-            ShapeProp(traced).propagate(*probe)
+            _Shapes(traced).run(*probe)
             for rewrite in (_drop_identities, _split_concatenations, _fuse_enlargements, _fuse_convolutions):
                 rewrite(traced)
                 traced.graph.eliminate_dead_code()
@@ -47,6 +46,23 @@ def fuse(network: nn.Module, *probe: Any) -> nn.Module:
         for a, b in zip(expected, found, strict=True)
     )
     return traced if alike else network
+
+
+class _Kind(NamedTuple):
+    """What is known of a map before there is one."""
+
+    shape: torch.Size
+    dtype: torch.dtype
+
+
+class _Shapes(fx.Interpreter):
+    """Notes at each node what it gave. Torch's own ShapeProp does, but takes a second to import."""
+
+    def run_node(self, node: fx.Node) -> Any:
+        result = super().run_node(node)
+        if isinstance(result, Tensor):
+            node.meta["kind"] = _Kind(result.shape, result.dtype)
+        return result
 
 
 class FusedConv(nn.Module):
@@ -94,7 +110,7 @@ def _split_concatenations(traced: fx.GraphModule) -> None:
         if conv is None or not _calls(cat, torch.cat) or len(cat.users) > 1 or conv.kernel_size != (1, 1):
             continue
         parts = cat.args[0]
-        channels = [part.meta["tensor_meta"].shape[1] for part in parts]
+        channels = [part.meta["kind"].shape[1] for part in parts]
         pieces = zip(parts, conv.weight.split(channels, dim=1), strict=True)
         unit = [(_unit_length(part), part, weight) for part, weight in pieces]
         if all(found is not None for found, _, _ in unit) or conv.stride != (1, 1) or conv.groups != 1:
@@ -123,7 +139,7 @@ def _fuse_enlargements(traced: fx.GraphModule) -> None:
     for node in list(traced.graph.nodes):
         if not _calls(node, F.interpolate) or node.kwargs["mode"] != "bilinear" or node.kwargs["align_corners"]:
             continue
-        few = "tensor_meta" in node.meta and node.meta["tensor_meta"].shape[1] <= FEW_CHANNELS
+        few = "kind" in node.meta and node.meta["kind"].shape[1] <= FEW_CHANNELS
         if not few or isinstance(node.kwargs["scale_factor"], (tuple, list)):
             continue
         sizes = (node.kwargs["size"], node.kwargs["scale_factor"])
@@ -173,7 +189,7 @@ def _unit_length(node: Any) -> tuple[fx.Node, Any] | None:
     factor: Any = 1.0
     if _calls(node, operator.mul) and len(node.users) == 1:
         node, factor = node.args
-        if isinstance(factor, fx.Node) and "tensor_meta" in factor.meta:
+        if isinstance(factor, fx.Node) and "kind" in factor.meta:
             return None
     if not _calls(node, F.normalize) or len(node.users) > 1:
         return None
@@ -210,14 +226,14 @@ def _other_operand(addition: fx.Node | None, node: fx.Node) -> Any:
     if addition is None or len(addition.args) != 2 or addition.kwargs:
         return None
     other = addition.args[1] if addition.args[0] is node else addition.args[0]
-    ours, theirs = (n.meta.get("tensor_meta") if isinstance(n, fx.Node) else None for n in (node, other))
+    ours, theirs = (n.meta.get("kind") if isinstance(n, fx.Node) else None for n in (node, other))
     if other is node or ours is None or theirs is None:
         return None
     return other if (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype) else None
 
 
 def _dtype(node: Any) -> torch.dtype | None:
-    meta = node.meta.get("tensor_meta") if isinstance(node, fx.Node) else None
+    meta = node.meta.get("kind") if isinstance(node, fx.Node) else None
     return None if meta is None else meta.dtype
 
 
