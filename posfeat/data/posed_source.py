@@ -58,11 +58,12 @@ class PosedSource:
         pose = views[1].cam_from_world @ np.linalg.inv(views[0].cam_from_world)
         pose = changed[1].new_from_old @ pose @ np.linalg.inv(changed[0].new_from_old)
         length = float(np.linalg.norm(pose[:3, 3]))
-        pose[:3, 3] /= length if length > 0 else 1.0
+        has_baseline = pair.has_baseline and length > 0
+        pose[:3, 3] *= 1 / length if has_baseline else 0.0  # what is no baseline has no direction to learn from
         other = self._straight.read(views[0].image_path)
         image0, image1 = (photometric(view.image, rng, self._look, other) for view in changed)
         name = f"{views[0].scene}: {views[0].name} {views[1].name}"
-        return PairSample(image0, image1, changed[0].intrinsics, changed[1].intrinsics, pose, length > 0, name=name)
+        return PairSample(image0, image1, changed[0].intrinsics, changed[1].intrinsics, pose, has_baseline, name=name)
 
     def _changed(self, view: View, height: int, width: int, rng: np.random.Generator) -> WarpedView:
         image = self._straight.read(view.image_path)
