@@ -37,7 +37,11 @@ def read_pair_list(path: Path, views: list[View]) -> list[Pair]:
     """The listed pairs of the given views; DataError where a line is damaged or names a view that is not among them."""
     known = {(view.scene, view.name): view for view in views}
     pairs = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"the list of pairs {path} cannot be read: {error}") from error
+    for number, line in enumerate(lines, start=1):
         if not line.strip() or line.startswith("#"):
             continue
         try:

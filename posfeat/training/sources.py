@@ -13,15 +13,16 @@ from posfeat.data.augment import PhotometricOptions
 from posfeat.data.geometric import GeometricOptions
 from posfeat.data.images import IMAGE_SUFFIXES
 from posfeat.data.loader import PairLoader
+from posfeat.data.pair_list import read_pair_list
 from posfeat.data.pair_sample import PairSource
 from posfeat.data.pairs import PairOptions
 from posfeat.data.photo_source import PhotoSource
-from posfeat.data.posed import read_pairs
+from posfeat.data.posed import read_pairs, read_posed
 from posfeat.data.posed_source import PosedSource
 from posfeat.data.synthetic import SyntheticOptions
 from posfeat.options import check_options, described, nested
 from posfeat.training.distributed import Workers
-from posfeat.types import DataError, OptionsError, PairBatch
+from posfeat.types import DataError, OptionsError, Pair, PairBatch
 
 VALIDATION_SEED = 20_220_619
 
@@ -33,6 +34,9 @@ class DataOptions:
     photos: tuple[str, ...] = described((), "folders of plain photos, for rendered pairs")
     posed: tuple[str, ...] = described((), "posed photos: COLMAP models, nerfstudio, MegaDepth, cameras.txt")
     scenes: str | None = described(None, "a file that lists the scenes of the posed photos to use, one a line")
+    pair_list: str | None = described(
+        None, "the pairs.txt of `posfeat data check`: only these posed pairs are trained on"
+    )
     photo_weight: float = described(1.0, "share of rendered pairs, relative to posed_weight", low=0)
     posed_weight: float = described(1.0, "share of posed pairs, relative to photo_weight", low=0)
     height: int = described(480, "height of training images", low=32)
@@ -71,8 +75,7 @@ def open_sources(options: DataOptions) -> Sources:
     if kept:
         training.append(PhotoSource(kept, options.rendering, options.look))
         weights.append(options.photo_weight)
-    scenes = None if options.scenes is None else Path(options.scenes)
-    posed = [pair for path in options.posed for pair in read_pairs(path, options.pairs, scenes)]
+    posed = _posed_pairs(options)
     if posed:
         training.append(PosedSource(posed, options.geometry, options.look))
         weights.append(options.posed_weight)
@@ -135,6 +138,16 @@ def _fixed(source: PairSource, options: DataOptions, pairs: int, batch_size: int
             num_steps=steps,
             workers=options.workers,
         )
+    )
+
+
+def _posed_pairs(options: DataOptions) -> list[Pair]:
+    """The pairs that a check found usable where its list is given, else chosen from the poses."""
+    scenes = None if options.scenes is None else Path(options.scenes)
+    if options.pair_list is None:
+        return [pair for path in options.posed for pair in read_pairs(path, options.pairs, scenes)]
+    return read_pair_list(
+        Path(options.pair_list), [view for path in options.posed for view in read_posed(path, scenes)]
     )
 
 
