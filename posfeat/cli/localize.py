@@ -22,44 +22,52 @@ Examples:
 """
 
 
+MapArgument = Annotated[
+    Path, typer.Argument(metavar="MAP", help="What posfeat reconstruct or triangulate made; it is only read.")
+]
+QueriesArgument = Annotated[
+    Path, typer.Argument(metavar="QUERIES", help="A folder of photos, or a list of names with or without intrinsics.")
+]
+OutputOption = Annotated[
+    Path, typer.Option("-o", "--output", help="List of poses: name qw qx qy qz tx ty tz, world to camera.")
+]
+ImagesOption = Annotated[
+    Path | None, typer.Option("--images", help="Where a list's photos are; by default the list's own folder.")
+]
+MapFeaturesOption = Annotated[
+    Path | None, typer.Option("--map-features", help="The map's feature file, if it lies elsewhere.")
+]
+QueryFeaturesOption = Annotated[
+    Path | None, typer.Option("--query-features", help="A feature file of the queries, instead of the photos.")
+]
+DetailsOption = Annotated[
+    Path | None, typer.Option("--details", help="A line of JSON for each photo: camera, matches, certainty.")
+]
+FullNamesOption = Annotated[
+    bool, typer.Option("--full-names", help="Write names with their folders, not the file's name alone.")
+]
+RetrievedOption = Annotated[
+    int, typer.Option("--retrieved", min=1, help="So many images of the map are matched with each photo.")
+]
+MaxErrorOption = Annotated[
+    float | None,
+    typer.Option("--max-error", min=0.1, help="Matches are at most so many px off; default 1 % of the longer side."),
+]
+MinInliersOption = Annotated[int, typer.Option("--min-inliers", min=4, help="Fewer matches that agree are no pose.")]
+
+
 def localize(
-    map_folder: Annotated[
-        Path, typer.Argument(metavar="MAP", help="What posfeat reconstruct or triangulate made; it is only read.")
-    ],
-    queries: Annotated[
-        Path,
-        typer.Argument(metavar="QUERIES", help="A folder of photos, or a list of names with or without intrinsics."),
-    ],
-    output: Annotated[
-        Path, typer.Option("-o", "--output", help="List of poses: name qw qx qy qz tx ty tz, world to camera.")
-    ] = Path("poses.txt"),
-    images: Annotated[
-        Path | None, typer.Option("--images", help="Where a list's photos are; by default the list's own folder.")
-    ] = None,
-    map_features: Annotated[
-        Path | None, typer.Option("--map-features", help="The map's feature file, if it lies elsewhere.")
-    ] = None,
-    query_features: Annotated[
-        Path | None, typer.Option("--query-features", help="A feature file of the queries, instead of the photos.")
-    ] = None,
-    details: Annotated[
-        Path | None, typer.Option("--details", help="A line of JSON for each photo: camera, matches, certainty.")
-    ] = None,
-    full_names: Annotated[
-        bool, typer.Option("--full-names", help="Write names with their folders, not the file's name alone.")
-    ] = False,
-    retrieved: Annotated[
-        int, typer.Option("--retrieved", min=1, help="So many images of the map are matched with each photo.")
-    ] = 20,
-    max_error: Annotated[
-        float | None,
-        typer.Option(
-            "--max-error", min=0.1, help="Matches are at most so many px off; default 1 % of the longer side."
-        ),
-    ] = None,
-    min_inliers: Annotated[
-        int, typer.Option("--min-inliers", min=4, help="Fewer matches that agree are no pose.")
-    ] = 12,
+    map_folder: MapArgument,
+    queries: QueriesArgument,
+    output: OutputOption = Path("poses.txt"),
+    images: ImagesOption = None,
+    map_features: MapFeaturesOption = None,
+    query_features: QueryFeaturesOption = None,
+    details: DetailsOption = None,
+    full_names: FullNamesOption = False,
+    retrieved: RetrievedOption = 20,
+    max_error: MaxErrorOption = None,
+    min_inliers: MinInliersOption = 12,
     weights: WeightsOption = "default",
     device: DeviceOption = Device.auto,
 ) -> None:

@@ -34,32 +34,37 @@ Examples:
 """
 _TITLES = {"extract": "extracting", "pairs": "choosing pairs", "match": "matching", "triangulate": "triangulating"}
 
+PosedArgument = Annotated[
+    Path, typer.Argument(metavar="POSED", help="Posed photos: a COLMAP model, transforms.json, cameras.txt ...")
+]
+FeaturesArgument = Annotated[
+    Path | None, typer.Argument(metavar="FEATURES", help="Their feature file, if there is one.")
+]
+MatchesArgument = Annotated[Path | None, typer.Argument(metavar="MATCHES", help="Their match file, if there is one.")]
+OutputOption = Annotated[
+    Path, typer.Option("-o", "--output", help="Folder for the map: sparse/0, and features.h5 if made.")
+]
+PhotosOption = Annotated[Path | None, typer.Option("--photos", help="The photos, if they lie apart.")]
+MaxErrorOption = Annotated[
+    float, typer.Option("--max-error", min=0.1, help="Matches are at most so many px from their epipolar lines.")
+]
+TwoViewPointsOption = Annotated[bool, typer.Option("--two-view-points", help="Keep points that two photos only see.")]
+RefineCamerasOption = Annotated[
+    bool, typer.Option("--refine-cameras", help="Adjust focal lengths and distortion; poses stay.")
+]
+
 
 def triangulate(
-    posed: Annotated[
-        Path, typer.Argument(metavar="POSED", help="Posed photos: a COLMAP model, transforms.json, cameras.txt ...")
-    ],
-    features: Annotated[
-        Path | None, typer.Argument(metavar="FEATURES", help="Their feature file, if there is one.")
-    ] = None,
-    matches: Annotated[
-        Path | None, typer.Argument(metavar="MATCHES", help="Their match file, if there is one.")
-    ] = None,
-    output: Annotated[
-        Path, typer.Option("-o", "--output", help="Folder for the map: sparse/0, and features.h5 if made.")
-    ] = Path("map"),
-    photos: Annotated[Path | None, typer.Option("--photos", help="The photos, if they lie apart.")] = None,
+    posed: PosedArgument,
+    features: FeaturesArgument = None,
+    matches: MatchesArgument = None,
+    output: OutputOption = Path("map"),
+    photos: PhotosOption = None,
     neighbours: NeighboursOption = 20,
     pair_list: PairListOption = None,
-    max_error: Annotated[
-        float, typer.Option("--max-error", min=0.1, help="Matches are at most so many px from their epipolar lines.")
-    ] = 4.0,
-    two_view_points: Annotated[
-        bool, typer.Option("--two-view-points", help="Keep points that two photos only see.")
-    ] = False,
-    refine_cameras: Annotated[
-        bool, typer.Option("--refine-cameras", help="Adjust focal lengths and distortion; poses stay.")
-    ] = False,
+    max_error: MaxErrorOption = 4.0,
+    two_view_points: TwoViewPointsOption = False,
+    refine_cameras: RefineCamerasOption = False,
     seed: SeedOption = 0,
     max_keypoints: KeypointsOption = 4096,
     kind: FeaturesOption = Kind.posfeat,

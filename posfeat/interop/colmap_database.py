@@ -122,6 +122,11 @@ class ColmapDatabase:
         """An image's camera."""
         return from_colmap_camera(self._database.read_camera(self._image(name).camera_id))
 
+    def size(self, name: str) -> tuple[int, int]:
+        """An image's width and height."""
+        camera = self._database.read_camera(self._image(name).camera_id)
+        return int(camera.width), int(camera.height)
+
     def write_keypoints(self, name: str, xy: npt.ArrayLike) -> None:
         """Write an image's keypoints (N, 2)."""
         with self._problems():

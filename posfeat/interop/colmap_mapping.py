@@ -111,6 +111,7 @@ def incremental_options(options: MappingOptions) -> Any:
     made.num_threads = options.threads
     made.random_seed = options.seed
     made.extract_colors = False
+    made.structure_less_registration_fallback = False  # takes minutes for every photo that does not belong to the model
     made.ba_refine_focal_length = options.refine_focal_length
     made.ba_refine_principal_point = options.refine_principal_point
     made.ba_refine_extra_params = options.refine_distortion

@@ -15,7 +15,7 @@ from posfeat.interop.colmap_database import ColmapDatabase, PairSummary
 from posfeat.interop.colmap_mapping import MappingOptions, map_database
 from posfeat.options import options_to_mapping
 from posfeat.pipeline.diagnose import why_no_model
-from posfeat.types import ReconstructionError
+from posfeat.types import DataError, ReconstructionError
 
 FEWEST_IMAGES = 2
 
@@ -53,6 +53,8 @@ def map_scene(
 ) -> MapReport:
     """Compute models into the folders ``output/0``, ``output/1`` ...; ReconstructionError says why if there is none."""
     options = options or MappingOptions()
+    if not image_folder.is_dir():
+        raise DataError(f"there is no folder of photos {image_folder}; check the name")
     with ColmapDatabase(database_path) as database:
         num_photos = len(database.image_ids())
         state = {"options": options_to_mapping(options), "pairs": _digest(database.pairs())}

@@ -1,13 +1,15 @@
 """Features, matches and photos -> a COLMAP database of cameras, keypoints and verified matches. Goes on where it stopped.
 
 Which matches count is COLMAP's own judgement: a pair's matches must agree on one geometry (essential or fundamental matrix,
-or homography). Pairs are written and verified in groups, and each is done once, however often the work is interrupted.
+or homography), and more of them than wrong matches would by chance. Pairs are written and verified in groups, and each is
+done once, however often the work is interrupted.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -15,14 +17,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from posfeat.interop.colmap_database import ColmapDatabase
 from posfeat.interop.colmap_mapping import VerificationOptions, verify_database
 from posfeat.options import options_to_mapping
+from posfeat.pipeline.chance import log10_chance_geometries, log10_chance_poses
 from posfeat.pipeline.choose_cameras import CameraOptions, choose_cameras
 from posfeat.pipeline.feature_store import FeatureStore, MatchStore
-from posfeat.types import Camera, DataError, StoreError
+from posfeat.types import Camera, DataError, StoreError, TwoViewConfiguration, TwoViewGeometry
 
 PAIRS_AT_ONCE = 200
+NOTHING = TwoViewGeometry(TwoViewConfiguration.DEGENERATE, np.zeros((0, 2), np.int64), None, None)
 _ROOM_FOR_SQLITE = 4 * 2**20
 _BYTES_A_KEYPOINT = 8
 _BYTES_A_MATCH = 16  # matched, and verified
@@ -89,7 +95,21 @@ def verify_pairs(
             if progress:
                 progress(len(wanted) - len(todo) + min(start + PAIRS_AT_ONCE, len(todo)), len(wanted))
         verify_database(database_path, options)  # pairs whose matches were written just before an interruption
+        with ColmapDatabase(database_path) as database:
+            discard_chance(database, options.max_error_px)
     return _report(database_path, len(wanted) - len(todo), failures)
+
+
+def discard_chance(database: ColmapDatabase, max_error_px: float) -> None:
+    """Take back the geometry of pairs whose matches would agree on one as well if all were wrong."""
+    with database.transaction():
+        for pair in database.pairs():
+            if pair.num_inliers:
+                size = min((database.size(name) for name in (pair.name0, pair.name1)), key=math.prod)
+                flat = pair.configuration.startswith(("PLANAR", "PANORAMIC"))
+                log10_chance = log10_chance_poses if flat else log10_chance_geometries
+                if log10_chance(pair.num_matches, pair.num_inliers, max_error_px, *size) > 0:
+                    database.write_geometry(pair.name0, pair.name1, NOTHING)
 
 
 def _require_room(path: Path, features: FeatureStore, names: Sequence[str], num_pairs: int) -> None:

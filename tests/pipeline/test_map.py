@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -69,7 +69,8 @@ def test_cameras_are_where_they_were(tmp_path: Path, mapper: str) -> None:
     assert not heard or heard[-1] == (6, 6)
     again = map_scene(tmp_path / "d.db", scene.photos, tmp_path / "sparse", options)
     assert again.was_there
-    assert again.models == report.models
+    (found,) = again.models
+    assert asdict(found) == pytest.approx(asdict(model))
     other = map_scene(tmp_path / "d.db", scene.photos, tmp_path / "sparse", replace(options, min_matches=20))
     assert not other.was_there
 
@@ -92,9 +93,11 @@ def test_points_have_the_photos_colours(tmp_path: Path) -> None:
 
 
 def test_two_places_are_two_models(tmp_path: Path) -> None:
-    scene = write_scene(tmp_path, [pose(angle) for angle in (-30, -15, 0, 15, 30)])
+    scene = write_scene(tmp_path, [pose(angle) for angle in (-30, -15, 0, 15, 30)], num_points=130)
     (tmp_path / "b").mkdir()
-    far = write_scene(tmp_path / "b", [pose(angle) for angle in (-15, 0, 15)], names=["x.png", "y.png", "z.png"])
+    far = write_scene(
+        tmp_path / "b", [pose(angle) for angle in (-15, 0, 15)], num_points=130, names=["x.png", "y.png", "z.png"]
+    )
     generator = np.random.default_rng(5)
     with FeatureStore(scene.features, "a") as store, FeatureStore(far.features) as other:
         turn = np.linalg.qr(generator.normal(size=(32, 32)))[0].astype(np.float32)
@@ -157,7 +160,7 @@ def test_photos_from_one_place_have_no_baseline(tmp_path: Path) -> None:
 
 def test_too_few_matches(tmp_path: Path) -> None:
     database_of(tmp_path, [pose(0), pose(10), pose(20)], num_points=17)
-    assert "no photo has keypoints enough" in no_model(tmp_path) or "too few" in no_model(tmp_path)
+    assert "has 17 verified matches" in no_model(tmp_path)
 
 
 def test_photos_without_overlap(tmp_path: Path) -> None:
@@ -192,6 +195,7 @@ def test_wrong_intrinsics_are_doubted(tmp_path: Path) -> None:
 
 
 def test_a_database_without_matches(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
     with ColmapDatabase(tmp_path / "d.db") as database:
         camera_id = database.add_camera(CAMERA)
         for name in ("a.png", "b.png"):
