@@ -5,7 +5,8 @@
     features.h5        a feature file in hloc's layout         folder/                  .npz files in D2-Net's layout
 
 ``@2048`` behind any of them but files asks for that many keypoints instead of the run's number, ``name=`` before any of
-them names it in the report. What stands before a plus, ``sift``, a peer or a checkpoint, only says where to describe.
+them names it in the report, and ``default[rotations_deg=[0,90,180,270];selection.nms_size=7]`` changes options of our
+extraction for this one. What stands before a plus, ``sift``, a peer or a checkpoint, only says where to describe.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from posfeat.networks.checkpoint import load
 from posfeat.networks.extraction import ExtractionOptions
 from posfeat.networks.inference import choose_dtype
 from posfeat.networks.posfeat import PoSFeat
+from posfeat.options import apply_overrides, options_from_mapping, options_to_mapping
 from posfeat.types import Features, OptionsError
 
 _CODE_THAT_EXTRACTS = ("networks", "geometry", "data/images.py", "data/image_header.py")
@@ -43,7 +45,7 @@ class MethodSetting:
 def open_method(text: str, setting: MethodSetting) -> FeatureSource:
     """The features that ``text`` asks for; MissingExtraError where something must be installed first."""
     name, equals, named = text.partition("=")
-    if equals and not Path(text.partition("@")[0]).exists():
+    if equals and "[" not in name and not Path(text.partition("@")[0]).exists():
         source = open_method(named, setting)
         source.name = name
         return source
@@ -77,11 +79,16 @@ def _whole_method(spec: str, setting: MethodSetting) -> Method | None:
     return peer(spec) if spec in PEERS else _ours(spec, setting)
 
 
-def _ours(weights: str, setting: MethodSetting) -> Ours | None:
+def _ours(spec: str, setting: MethodSetting) -> Ours | None:
+    weights, extraction = spec, setting.extraction
+    if spec.endswith("]") and not Path(spec).exists():
+        weights, _, changes = spec[:-1].partition("[")
+        changed = apply_overrides(options_to_mapping(extraction), changes.split(";"))
+        extraction = options_from_mapping(ExtractionOptions, changed)
     if weights != "default" and not (weights and Path(weights).exists()):
         return None
-    name = weights if weights == "default" else Path(weights).stem
-    return Ours(name, load(weights, setting.device), setting.extraction)
+    name = spec if weights == "default" else Path(weights).stem + spec.removeprefix(weights)
+    return Ours(name, load(weights, setting.device), extraction)
 
 
 class Ours:

@@ -79,6 +79,18 @@ def track_lengths(histograms: dict[str, dict[int, int]]) -> bytes:
     return as_bytes(figure, "svg")
 
 
+def accuracy_over_angle(curves: dict[str, dict[int, float]]) -> bytes:
+    """MMAscore of each method over the angle by which photos are turned, as SVG."""
+    figure, axis = pyplot().subplots(figsize=(6.4, 3.4))
+    for index, (name, scores) in enumerate(curves.items()):
+        axis.plot(list(scores), list(scores.values()), color=_COLOURS[index % len(_COLOURS)], linewidth=1.8, label=name)
+    axis.set(xlabel="turned by [°]", ylabel="MMAscore", xlim=(0, 360), ylim=(0, 1), xticks=range(0, 361, 45))
+    axis.grid(alpha=0.3)
+    figure.legend(loc="lower center", ncols=min(3, max(len(curves), 1)), fontsize=8, frameon=False)
+    figure.tight_layout(rect=(0, 0.07 * -(-len(curves) // 3), 1, 1))
+    return as_bytes(figure, "svg")
+
+
 def _draw_panel(axis: Any, title: str, curves: Sequence[Curve]) -> None:
     """Those of this run thick and solid, the published ones thin and dashed behind them."""
     published = [curve for curve in curves if curve.published]

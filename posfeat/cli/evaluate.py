@@ -7,7 +7,13 @@ from typing import Annotated
 
 import typer
 
-from posfeat.cli import evaluate_ablation, evaluate_localization, evaluate_models, evaluate_reconstruction
+from posfeat.cli import (
+    evaluate_ablation,
+    evaluate_localization,
+    evaluate_models,
+    evaluate_photos,
+    evaluate_reconstruction,
+)
 from posfeat.cli.evaluate_options import (
     CACHE,
     CacheOption,
@@ -28,6 +34,8 @@ app.command("eth")(evaluate_models.eth)
 app.command("reconstruction")(evaluate_reconstruction.reconstruction)
 app.command("localization")(evaluate_localization.localization)
 app.command("aachen")(evaluate_models.aachen)
+app.command("rotation")(evaluate_photos.rotation)
+app.command("repeatability")(evaluate_photos.repeatability)
 
 
 @app.callback(invoke_without_command=True)
