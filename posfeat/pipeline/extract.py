@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -99,6 +99,7 @@ def extract_folder(
     store_path: Path,
     options: ExtractionOptions | None = None,
     *,
+    names: Sequence[str] | None = None,
     mask_folder: Path | None = None,
     descriptor_format: DescriptorFormat = "float16",
     progress: Progress | None = None,
@@ -106,8 +107,8 @@ def extract_folder(
 ) -> ExtractionReport:
     """Extract every photo below a folder into a store, leaving out those that the store has.
 
-    ``options`` are those of a model; any other extractor has its own. ``progress`` hears how many of all photos are
-    done, ``on_failure`` each line as it comes.
+    ``options`` are those of a model; any other extractor has its own. With ``names`` only these photos are taken, and
+    the folder is not listed. ``progress`` hears how many of all photos are done, ``on_failure`` each line as it comes.
     """
     extractor = NetworkExtractor(model, options or ExtractionOptions()) if isinstance(model, PoSFeat) else model
     failures: list[str] = []
@@ -117,7 +118,10 @@ def extract_folder(
         if on_failure:
             on_failure(line)
 
-    names = list_images(image_folder, mask_folder, failed)
+    if names is None:
+        names = list_images(image_folder, mask_folder, failed)
+        if mask_folder is not None:
+            require_masks(mask_folder, names)
     masks = {} if mask_folder is None else find_masks(mask_folder, names)
     num_extracted = num_known = 0
     with FeatureStore(store_path, "a", extractor.settings) as store:
@@ -159,20 +163,23 @@ def list_images(
     return sorted(names)
 
 
-def find_masks(folder: Path, names: Sequence[str]) -> dict[str, Path]:
+def find_masks(folder: Path, names: Iterable[str]) -> dict[str, Path]:
     """The mask of each image that has one: ``a/b.jpg.png`` (COLMAP's way), ``a/b.png`` or ``a/b.jpg`` for a/b.jpg."""
-    found = {}
-    for name in names:
-        path = folder / name
-        for candidate in (path.with_name(path.name + ".png"), path.with_suffix(".png"), path):
-            if candidate.is_file():
-                found[name] = candidate
-                break
-    if names and not found:
+    found = ((name, _find_mask(folder / name)) for name in names)
+    return {name: path for name, path in found if path is not None}
+
+
+def require_masks(folder: Path, names: Sequence[str]) -> None:
+    """Refuse a folder that has no mask for any image: a slip in a path would go unnoticed."""
+    if names and all(_find_mask(folder / name) is None for name in names):
         raise DataError(
             f"no image has a mask in {shown(folder)}; the mask of {shown(names[0])} is {shown(names[0])}.png"
         )
-    return found
+
+
+def _find_mask(path: Path) -> Path | None:
+    candidates = (path.with_name(path.name + ".png"), path.with_suffix(".png"), path)
+    return next((candidate for candidate in candidates if candidate.is_file()), None)
 
 
 def _decoded(folder: Path, names: Sequence[str], masks: dict[str, Path]) -> Iterator[tuple[str, Future[Pixels]]]:

@@ -93,12 +93,12 @@ class Hdf5Store:
             return list(self._file.shards.shard_of)
         return list(entries_of(self._file, self.marker))
 
-    def add_from(self, shard: h5py.File, entries: Sequence[str]) -> int:
-        """Copy entries as they are from another file, those that are not here yet; how many."""
+    def add_from(self, shard: ShardedFile, entries: Sequence[str]) -> int:
+        """Copy entries as they are, those that are not here yet; how many."""
         wanted = [entry for entry in entries if not self._has(entry)]
         with self._transaction():
             for entry in wanted:
-                shard.copy(entry, self._file, name=entry)
+                self._file.copy(shard[entry], self._file, name=entry)
         return len(wanted)
 
     def __len__(self) -> int:

@@ -12,6 +12,7 @@ from posfeat.data.images import shown
 from posfeat.matching import MatchOptions, match
 from posfeat.options import options_to_mapping
 from posfeat.pipeline.feature_store import FeatureStore, MatchStore
+from posfeat.pipeline.shards import Shards
 from posfeat.pipeline.write_batch import WriteBatch
 from posfeat.types import DataError, Matches, PosfeatError
 
@@ -30,7 +31,7 @@ class MatchingReport:
 
 
 def match_pairs(
-    features_path: Path,
+    features_path: Path | Shards,
     pairs: Sequence[tuple[str, str]],
     matches_path: Path,
     options: MatchOptions | None = None,
@@ -77,17 +78,20 @@ def read_pairs(path: Path, names: Collection[str]) -> list[tuple[str, str]]:
 
     Names may hold spaces: a line is cut where both of its parts are among ``names``.
     """
+    return list(iterate_pairs(path, names))
+
+
+def iterate_pairs(path: Path, names: Collection[str]) -> Iterator[tuple[str, str]]:
+    """What read_pairs gives, a line at a time: lists may be longer than memory."""
+    known = set(names)
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip() and not line.startswith("#"):
+                    yield _cut(line.strip(), known, f"line {number} of {shown(path)}")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise DataError(f"cannot read the pairs in {shown(path)}: {reason}; check the file") from None
-    known = set(names)
-    pairs = []
-    for number, line in enumerate(lines, start=1):
-        if line.strip() and not line.startswith("#"):
-            pairs.append(_cut(line.strip(), known, f"line {number} of {shown(path)}"))
-    return pairs
 
 
 def write_pairs(path: Path, pairs: Sequence[tuple[str, str]]) -> None:

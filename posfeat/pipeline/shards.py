@@ -54,6 +54,10 @@ class ShardFolder(Protocol):
         """A file to read parts of."""
         ...
 
+    def has(self, name: str) -> bool:
+        """Whether there is such a file."""
+        ...
+
 
 @dataclass(frozen=True)
 class LocalFolder:
@@ -86,6 +90,9 @@ class LocalFolder:
 
     def open(self, name: str) -> Path | BinaryIO:
         return self.path / name
+
+    def has(self, name: str) -> bool:
+        return (self.path / name).is_file()
 
 
 @dataclass(frozen=True)

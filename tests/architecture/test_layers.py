@@ -28,6 +28,7 @@ MAY_IMPORT = {
     "benchmarks": {"benchmarks", "pipeline", "networks", "data", "matching", "interop"} | FOUNDATION,
     "demo": {"demo", "benchmarks", "pipeline", "networks", "data", "matching"} | FOUNDATION,
     "interop": {"interop", "networks", "data", "matching"} | FOUNDATION,
+    "scale": {"scale", "benchmarks", "pipeline", "networks", "data", "matching"} | FOUNDATION,
     "page": {"page", "pipeline", "interop", "networks", "data", "matching"} | FOUNDATION,
 }
 ABOVE_ALL = {"cli", "__init__", "__main__"}
@@ -59,6 +60,8 @@ LIBRARY_FILES = {
     "onnx": {"interop/onnx_export.py"},
     "onnxruntime": {"interop/onnx_engine.py"},
     "openvino": {"interop/onnx_engine.py"},
+    "ray": {"scale/cluster.py"},
+    "fsspec": {"scale/storage.py"},
     "matplotlib": {"benchmarks/plots.py"},
     "fastapi": {
         "page/api_types.py",
