@@ -61,7 +61,7 @@ def run_poses(
 ) -> PoseResults:
     """Score all methods on the pairs under ``root`` and write the report to ``output``."""
     pairs = read_pose_pairs(root, pair_list, neighbours)
-    provenance = provenance_of(options, root, _images(pairs))
+    provenance = provenance_of(options, root, images_of(pairs))
 
     def measure(source: FeatureSource, progress: Progress | None) -> list[PoseScore]:
         matcher = matcher_of(options, source)
@@ -77,7 +77,8 @@ def run_poses(
     return results
 
 
-def _images(pairs: Sequence[Pair]) -> set[Path]:
+def images_of(pairs: Sequence[Pair]) -> set[Path]:
+    """The photos of pairs, each once."""
     return {view.image_path for pair in pairs for view in (pair.view0, pair.view1)}
 
 

@@ -21,6 +21,7 @@ from posfeat.cli import (
     localize,
     map,
     match,
+    merge,
     pairs,
     picture,
     reconstruct,
@@ -41,6 +42,7 @@ app = typer.Typer(
 app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
 app.command("match", epilog=match.EXAMPLES)(match.match)
 app.command("extract", epilog=extract.EXAMPLES)(extract.extract)
+app.command("merge", epilog=merge.EXAMPLES)(merge.merge)
 app.command("reconstruct", epilog=reconstruct.EXAMPLES)(reconstruct.reconstruct)
 app.command("pairs", epilog=pairs.EXAMPLES)(pairs.pairs)
 app.command("verify", epilog=verify.EXAMPLES)(verify.verify)

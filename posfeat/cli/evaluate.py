@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -27,6 +28,11 @@ from posfeat.cli.evaluate_options import (
 )
 from posfeat.cli.evaluate_tables import print_accuracy, print_poses
 from posfeat.cli.progress import progress_bar
+from posfeat.cli.ray_options import RayCpusOption, RayGpusOption, RayOption, cluster_options
+
+if TYPE_CHECKING:
+    from posfeat.benchmarks.run import RunOptions
+    from posfeat.scale.cluster import ClusterOptions
 
 app = typer.Typer(help="Measure features on the paper's benchmarks, beside other people's features.")
 app.command("ablation")(evaluate_ablation.ablation)
@@ -60,11 +66,19 @@ def hpatches(
     own_matcher: OwnMatcherOption = False,
     device: DeviceOption = None,
     overrides: SetOption = None,
+    ray: RayOption = None,
+    ray_cpus: RayCpusOption = 1,
+    ray_gpus: RayGpusOption = 0.0,
 ) -> None:
     """Matching accuracy on image sequences joined by homographies (the paper's Fig. 5 and Table 1)."""
     from posfeat.benchmarks.hpatches_run import run_hpatches
 
     options = run_options([*methods, *(more or [])], keypoints, cache, own_matcher, device, overrides)
+    if ray is not None:
+        from posfeat.benchmarks.hpatches import read_sequences
+
+        images = (image for sequence in read_sequences(root) for image in sequence.images)
+        _extract_on_ray(options, root, images, cluster_options(ray, ray_cpus, ray_gpus))
     results = run_hpatches(root, options, output, progress_bar)
     print_accuracy(results)
     print(f"report: {output / 'report.html'}")
@@ -85,14 +99,30 @@ def pose(
     own_matcher: OwnMatcherOption = False,
     device: DeviceOption = None,
     overrides: SetOption = None,
+    ray: RayOption = None,
+    ray_cpus: RayCpusOption = 1,
+    ray_gpus: RayGpusOption = 0.0,
 ) -> None:
     """Relative poses of pairs of posed photos: pose AUC, epipolar precision, matches."""
     from posfeat.benchmarks.pose_run import run_poses
 
     options = run_options([*methods, *(more or [])], keypoints, cache, own_matcher, device, overrides)
+    if ray is not None:
+        from posfeat.benchmarks.pose_pairs import read_pose_pairs
+        from posfeat.benchmarks.pose_run import images_of
+
+        images = images_of(read_pose_pairs(root, pairs, neighbours))
+        _extract_on_ray(options, root, images, cluster_options(ray, ray_cpus, ray_gpus))
     results = run_poses(root, options, output, pairs, neighbours, progress_bar)
     print_poses(results)
     print(f"report: {output / 'report.html'}")
+
+
+def _extract_on_ray(options: RunOptions, root: Path, images: Iterable[Path], cluster: ClusterOptions) -> None:
+    """Have the features in the cache, where the benchmark finds them."""
+    from posfeat.scale.evaluate import export_features
+
+    export_features(options, root, images, cluster, progress_bar)
 
 
 def _check(root: Path) -> None:

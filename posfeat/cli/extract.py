@@ -23,12 +23,14 @@ from posfeat.cli.model_choice import (
     load_extractor,
 )
 from posfeat.cli.progress import progress_bar
+from posfeat.cli.ray_options import RayCpusOption, RayGpusOption, RayOption, cluster_options, require_path
 
 if TYPE_CHECKING:
     from posfeat.networks.extraction import ExtractionOptions
     from posfeat.networks.posfeat import PoSFeat
-    from posfeat.pipeline.extract import Extractor
+    from posfeat.pipeline.extract import ExtractionReport, Extractor
     from posfeat.pipeline.feature_store import DescriptorFormat
+    from posfeat.scale.cluster import ClusterOptions
 
 EXAMPLES = """\b
 Examples:
@@ -36,15 +38,26 @@ Examples:
   posfeat extract photos/ -o features.h5 --masks masks/ --max-keypoints 8192
   posfeat extract photos/ -o features.h5 --set rotations_deg=[0,90,180,270]
   posfeat extract photos/ -o features.h5 --features rootsift
+  posfeat extract photos/ -o features/ --ray local
+  posfeat extract s3://bucket/photos -o s3://bucket/features --ray 10.0.0.1:6379 --ray-gpus 1
 """
+FILE, SHARDS = "features.h5", "features"  # what is written unless somebody says otherwise
 PARTLY = 1  # exit code where the work is done but some of it failed
 
 
 def extract(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Photos, in folders below it as well.")],
+    folder: Annotated[
+        str, typer.Argument(metavar="FOLDER", help="Photos, in folders below it as well; with --ray an address too.")
+    ],
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="The feature file (HDF5, hloc's layout); it is gone on with.")
-    ] = Path("features.h5"),
+        str | None,
+        typer.Option(
+            "-o",
+            "--output",
+            help="The feature file (HDF5, hloc's layout); it is gone on with. With --ray a folder of such files.",
+            show_default=FILE,
+        ),
+    ] = None,
     masks: Annotated[
         Path | None, typer.Option("--masks", help="Folder of masks named as the photos; nothing is found where black.")
     ] = None,
@@ -58,12 +71,60 @@ def extract(
     device: DeviceOption = Device.auto,
     precision: PrecisionOption = Precision.auto,
     engine: EngineOption = Engine.torch,
+    ray: RayOption = None,
+    ray_cpus: RayCpusOption = 1,
+    ray_gpus: RayGpusOption = 0.0,
 ) -> None:
-    """Extract the features of all photos of a folder into one file."""
-    extractor = load_extractor(kind, weights, device, max_keypoints, precision, overrides, engine)
+    """Extract the features of all photos of a folder into one file, or into many on a Ray cluster."""
     number_format: DescriptorFormat = "float32" if full_precision else "float16"
-    if extract_with_progress(extractor, folder, output, masks=masks, descriptor_format=number_format):
+    if ray is None:
+        for place in (folder, output or FILE):
+            require_path(place)
+        extractor = load_extractor(kind, weights, device, max_keypoints, precision, overrides, engine)
+        failed = extract_with_progress(
+            extractor, Path(folder), Path(output or FILE), masks=masks, descriptor_format=number_format
+        )
+    else:
+        cluster = cluster_options(ray, ray_cpus, ray_gpus)
+        require_torch(engine)
+        extractor = load_extractor(kind, weights, Device.cpu, max_keypoints, precision, overrides)
+        failed = _extract_on_ray(extractor, folder, output or SHARDS, cluster, masks, number_format, device)
+    if failed:
         raise typer.Exit(PARTLY)
+
+
+def require_torch(engine: Engine) -> None:
+    """Workers get a model of torch's."""
+    from posfeat.types import OptionsError
+
+    if engine is not Engine.torch:
+        raise OptionsError(f"--engine {engine.value} does not go with --ray; leave out one of them")
+
+
+def _extract_on_ray(
+    extractor: Extractor,
+    folder: str,
+    output: str,
+    cluster: ClusterOptions,
+    masks: Path | None,
+    descriptor_format: DescriptorFormat,
+    device: Device,
+) -> int:
+    from posfeat.scale.extract import extract_on_ray
+
+    with progress_bar("extracting on Ray") as progress:
+        report = extract_on_ray(
+            extractor,
+            folder,
+            output,
+            cluster,
+            mask_folder=masks,
+            descriptor_format=descriptor_format,
+            device=None if device is Device.auto else device.value,
+            progress=progress,
+            on_failure=print_failure,
+        )
+    return _tell(report, output)
 
 
 def extract_with_progress(
@@ -88,6 +149,10 @@ def extract_with_progress(
             progress=progress,
             on_failure=print_failure,
         )
+    return _tell(report, str(output))
+
+
+def _tell(report: ExtractionReport, output: str) -> int:
     print(f"extracted: {report.num_extracted}, there already: {report.num_known}, failed: {len(report.failures)}")
     if report.num_without_mask:
         print(f"without a mask: {report.num_without_mask}")

@@ -29,13 +29,14 @@ def inspect(
     verify: Annotated[bool, typer.Option("--verify", help="Read all of it, and say what is damaged.")] = False,
 ) -> None:
     """Say what a checkpoint, feature file or match file holds."""
+    from posfeat.pipeline.shards import is_shard_folder
     from posfeat.types import StoreError
 
     if not path.exists():
         raise StoreError(f"there is no file {path}; check the name")
     if path.suffix == ".safetensors":
         lines, problems = _checkpoint(path, verify)
-    elif path.is_dir():
+    elif path.is_dir() and not is_shard_folder(path):
         lines, problems = _published(path)
     else:
         lines, problems = _store(path, verify)

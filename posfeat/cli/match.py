@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,10 +24,12 @@ from posfeat.cli.model_choice import (
     load_extractor,
 )
 from posfeat.cli.progress import progress_bar
+from posfeat.cli.ray_options import RayCpusOption, RayOption, cluster_options, require_path
 
 if TYPE_CHECKING:
     from posfeat.matching import MatchOptions
     from posfeat.pipeline.extract import Extractor
+    from posfeat.pipeline.match import MatchingReport
     from posfeat.pipeline.two_view import MatchedPhotos
 
 EXAMPLES = """\b
@@ -36,15 +39,25 @@ Examples:
   posfeat match a.jpg b.jpg --json > matches.json
   posfeat match photos/ -o matches.h5
   posfeat match features.h5 --pairs pairs.txt --ratio 0.9 -o matches.h5
+  posfeat match features/ --pairs pairs.txt -o matches/ --ray auto
 """
+FILE, SHARDS = "matches.h5", "matches"  # what is written unless somebody says otherwise
 
 
 def match(
     inputs: Annotated[
-        list[Path], typer.Argument(metavar="INPUT...", help="Two photos; or one folder of photos; or a feature file.")
+        list[str],
+        typer.Argument(
+            metavar="INPUT...", help="Two photos; or one folder of photos; or a feature file or its shards."
+        ),
     ],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="A picture of two photos' matches; or the file of matches.")
+        str | None,
+        typer.Option(
+            "-o",
+            "--output",
+            help="A picture of two photos' matches; or the file of matches, with --ray a folder of such files.",
+        ),
     ] = None,
     pairs: Annotated[
         Path | None, typer.Option("--pairs", help="A file with two names on each line; without it, all pairs.")
@@ -62,8 +75,10 @@ def match(
     device: DeviceOption = Device.auto,
     precision: PrecisionOption = Precision.auto,
     engine: EngineOption = Engine.torch,
+    ray: RayOption = None,
+    ray_cpus: RayCpusOption = 1,
 ) -> None:
-    """Match two photos, or many pairs of photos."""
+    """Match two photos, or many pairs of photos, here or on a Ray cluster."""
     from posfeat.matching import MatchOptions
     from posfeat.pipeline.two_view import match_photos
     from posfeat.types import OptionsError
@@ -73,19 +88,24 @@ def match(
     def extractor() -> Extractor:
         return load_extractor(Kind.posfeat, weights, device, max_keypoints, precision, overrides, engine)
 
-    if len(inputs) == 2 and not any(path.is_dir() for path in inputs) and pairs is None:
-        path0, path1 = inputs
-        _tell(match_photos(extractor(), path0, path1, matching), output, as_json)
-    elif len(inputs) == 1 and not as_json:
-        matches_path = output or Path("matches.h5")
-        features_path, failures = inputs[0], 0
-        if inputs[0].is_dir():
+    if ray is not None and len(inputs) == 1 and not as_json:
+        _match_on_ray(inputs[0], output or SHARDS, pairs, matching, ray, ray_cpus)
+        return
+    for place in (*inputs, output or FILE):
+        require_path(place)
+    paths = [Path(place) for place in inputs]
+    if len(paths) == 2 and not any(path.is_dir() for path in paths) and pairs is None and ray is None:
+        _tell(match_photos(extractor(), paths[0], paths[1], matching), None if output is None else Path(output), as_json)
+    elif len(paths) == 1 and not as_json:
+        matches_path = Path(output or FILE)
+        features_path, failures = paths[0], 0
+        if _holds_photos(paths[0]):
             features_path = matches_path.with_name("features.h5")
-            failures = extract_with_progress(extractor(), inputs[0], features_path)
+            failures = extract_with_progress(extractor(), paths[0], features_path)
         _match_many(features_path, matches_path, pairs, matching, failures)
     else:
         raise OptionsError(
-            "give two photos; or one folder or feature file, which --pairs goes with and --json does not"
+            "give two photos; or one folder or feature file, which --pairs and --ray go with and --json does not"
         )
 
 
@@ -113,9 +133,41 @@ def _match_many(features: Path, output: Path, pairs_file: Path | None, matching:
     pairs = all_pairs(names) if pairs_file is None else read_pairs(pairs_file, names)
     with progress_bar("matching") as progress:
         report = match_pairs(features, pairs, output, matching, progress=progress, on_failure=print_failure)
+    _tell_of_pairs(report, str(output), failures)
+
+
+def _holds_photos(path: Path) -> bool:
+    from posfeat.pipeline.shards import is_shard_folder
+
+    return path.is_dir() and not is_shard_folder(path)
+
+
+def _match_on_ray(
+    place: str, output: str, pairs_file: Path | None, matching: MatchOptions, ray: str, cpus: int
+) -> None:
+    """Match the pairs of a store by workers of a Ray cluster. Lists of pairs are read twice, and never held."""
+    from itertools import combinations
+
+    from posfeat.pipeline.match import iterate_pairs
+    from posfeat.scale.match import match_on_ray, names_in, open_features
+
+    cluster, features = cluster_options(ray, cpus, 0.0), open_features(place)
+    names = names_in(features)
+    pairs: Iterator[tuple[str, str]] = combinations(names, 2)
+    count = len(names) * (len(names) - 1) // 2
+    if pairs_file is not None:
+        pairs, count = iterate_pairs(pairs_file, names), sum(1 for _ in iterate_pairs(pairs_file, names))
+    with progress_bar("matching on Ray") as progress:
+        report = match_on_ray(
+            features, pairs, count, output, cluster, matching, progress=progress, on_failure=print_failure
+        )
+    _tell_of_pairs(report, output, 0)
+
+
+def _tell_of_pairs(report: MatchingReport, output: str, failures_before: int) -> None:
     print(f"matched pairs: {report.num_matched}, there already: {report.num_known}, failed: {len(report.failures)}")
     print(f"matches: {output}")
-    if report.failures or failures:
+    if report.failures or failures_before:
         raise typer.Exit(PARTLY)
 
 

@@ -31,7 +31,7 @@ ResultOut = TypeVar("ResultOut", covariant=True)
 class ClusterOptions:
     """Which Ray, and what each worker is given."""
 
-    address: str = described("local", "local, auto, or a cluster's address such as ray://head:10001 or 10.0.0.1:6379")
+    address: str = described("local", "local, auto, or a cluster's address such as 10.0.0.1:6379")
     cpus: int = described(1, "processor cores, and torch's threads, of each worker", low=1)
     gpus: float = described(0.0, "graphics processors of each worker; 0.5 lets two share one", low=0)
 
