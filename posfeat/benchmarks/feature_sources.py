@@ -6,6 +6,7 @@ asked for. A changed checkpoint, option or image has another name, so an old res
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import zipfile
@@ -78,8 +79,14 @@ class NpzFolder:
 
     def __init__(self, folder: Path, root: Path) -> None:
         self.name = folder.name
-        self.fingerprint = f"npz files {folder.name}"
         self._folder, self._root = folder, root
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """With a digest of the names and contents of all files."""
+        files = sorted(path for path in self._folder.rglob("*") if path.is_file())
+        parts = (f"{path.relative_to(self._folder).as_posix()} {_digest_of_file(path)}" for path in files)
+        return f"npz files {self._folder.name} sha256 {hashlib.sha256(chr(10).join(parts).encode()).hexdigest()[:16]}"
 
     def features_of(self, image_path: Path) -> Features:
         relative = image_path.relative_to(self._root)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from posfeat.benchmarks.baselines import PEERS, RGB, Method, RootSift, peer
+from posfeat.benchmarks.baselines import PEERS, RGB, Method, RootSift, digest_of_code, peer
 from posfeat.benchmarks.feature_sources import CachedMethod, FeatureSource, HlocFile, NpzFolder
 from posfeat.matching import MatchOptions
 from posfeat.networks.checkpoint import load
@@ -100,7 +100,7 @@ class Ours:
         self.name = name
         self.model, self.extraction = model, extraction
         dtype = choose_dtype(extraction.precision, model.device)
-        digests = f"weights {_digest_of_weights(model)} code {_digest_of_code()}"
+        digests = f"weights {_digest_of_weights(model)} code {digest_of_code(_CODE_THAT_EXTRACTS)}"
         self.fingerprint = f"posfeat {digests} {model.device.type} {dtype} {extraction}"
 
     def extract(self, image: RGB, max_keypoints: int) -> Features:
@@ -128,15 +128,4 @@ def _digest_of_weights(model: PoSFeat) -> str:
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(name.encode())
         digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()[:16]
-
-
-def _digest_of_code() -> str:
-    """Of every file that has a say in extraction, so that the cache forgets what older code found."""
-    package = Path(__file__).parents[1]
-    paths = (package / part for part in _CODE_THAT_EXTRACTS)
-    files = sorted(file for path in paths for file in (path.rglob("*.py") if path.is_dir() else [path]))
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(file.read_bytes())
     return digest.hexdigest()[:16]

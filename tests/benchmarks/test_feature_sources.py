@@ -157,6 +157,41 @@ def test_keypoints_of_one_method_described_by_another_under_a_name_of_ones_own(t
     )
 
 
+def test_weights_or_options_that_changed_under_the_same_name_are_never_read_from_the_cache(tmp_path: Path) -> None:
+    write_ppm(tmp_path / "a.ppm", photo(0, width=128, height=96))
+    path = tmp_path / "ours.safetensors"
+    model = a_model()
+
+    def found(extraction: ExtractionOptions | None = None, cached: bool = True) -> Features:
+        cache = tmp_path / "cache" if cached else None
+        setting = MethodSetting(tmp_path, 40, extraction or ExtractionOptions(), cache, device="cpu")
+        return open_method(str(path), setting).features_of(tmp_path / "a.ppm")
+
+    save_checkpoint(path, model, ModelCard(name="ours", trained=True))
+    first = found()
+    assert same(found(), first)
+    with torch.no_grad():
+        model.description.head.weight.mul_(torch.linspace(-1, 1, 128)[:, None, None, None])
+    save_checkpoint(path, model, ModelCard(name="ours", trained=True))
+    second = found()
+    assert not same(second, first)
+    assert same(second, found(cached=False))
+    smaller = ExtractionOptions(scales=(0.5,))
+    assert not same(found(smaller), second)
+    assert same(found(smaller), found(smaller, cached=False))
+    assert len(list((tmp_path / "cache").rglob("*.safetensors"))) == 3
+
+
+def test_other_contents_of_exported_files_are_another_fingerprint(tmp_path: Path) -> None:
+    (tmp_path / "exported").mkdir()
+    for number in (1, 2):
+        np.savez(tmp_path / "exported" / f"{number}.ppm.npz", keypoints=np.zeros((1, 2)), descriptors=np.ones((1, 4)))
+    before = NpzFolder(tmp_path / "exported", tmp_path).fingerprint
+    assert NpzFolder(tmp_path / "exported", tmp_path).fingerprint == before
+    np.savez(tmp_path / "exported" / "2.ppm.npz", keypoints=np.ones((1, 2)), descriptors=np.ones((1, 4)))
+    assert NpzFolder(tmp_path / "exported", tmp_path).fingerprint != before
+
+
 def test_a_missing_or_damaged_feature_file_says_which(tmp_path: Path) -> None:
     root = tmp_path / "data"
     write_sequence(root / "v_wall")

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
+from posfeat.benchmarks.baselines import peer
 from posfeat.benchmarks.homography_scores import score_sequences, summarise
 from posfeat.benchmarks.hpatches import hpatches_names, read_sequences
 from posfeat.benchmarks.layouts import check_layout
+from posfeat.data.images import read_image
 from posfeat.matching import match
 from posfeat.types import DataError
 from tests.benchmarks.miniature_sequences import HOMOGRAPHIES, KnownFeatures, write_sequence
@@ -51,6 +56,36 @@ def test_perfect_features_have_mma_one_and_shifted_ones_give_the_shift_back(tmp_
     shifted = summarise(score_sequences(sequences, KnownFeatures(shift_px=(1.5, -2.0)).features_of, match))[0]
     assert shifted.mma == (0.0,) * 2 + (1.0,) * 8
     assert shifted.mma_score == pytest.approx(sum(2 - 0.1 * t for t in range(3, 11)) / 14.5)
+
+
+def test_a_pair_of_real_features_by_hand_to_the_last_digit(tmp_path: Path) -> None:
+    """Loops over lists of numbers, from descriptors to MMA: nothing is shared with what is tested."""
+    write_sequence(tmp_path / "v_wall")
+    sequence = read_sequences(tmp_path)[0]
+    rootsift = peer("rootsift")
+    found = {path: rootsift.extract(read_image(path), 60) for path in sequence.images}
+    found = {path: replace(one, keypoints=one.keypoints + 2 * torch.randn(len(one), 2)) for path, one in found.items()}
+    scored = score_sequences([sequence], found.__getitem__, match)[1]
+
+    first, second = found[sequence.reference], found[sequence.targets[1]]
+    similar = [
+        [sum(a * b for a, b in zip(one, two, strict=True)) for two in second.descriptors.tolist()]
+        for one in first.descriptors.tolist()
+    ]
+    h = (tmp_path / "v_wall" / "H_1_3").read_text().split()
+    a, b, c, d, e, f, g, i, j = map(float, h)
+    errors = []
+    for row, cosines in enumerate(similar):
+        column = max(range(len(cosines)), key=cosines.__getitem__)
+        if max(range(len(similar)), key=lambda other: similar[other][column]) == row:
+            x, y = first.keypoints[row].tolist()
+            u, v = second.keypoints[column].tolist()
+            w = g * x + i * y + j
+            errors.append(math.hypot((a * x + b * y + c) / w - u, (d * x + e * y + f) / w - v))
+    assert 5 < len(errors) < 60
+    assert scored.matches == len(errors)
+    assert scored.accuracy == tuple(sum(error <= t for error in errors) / len(errors) for t in range(1, 11))
+    assert 0 < scored.accuracy[0] < 1
 
 
 def test_each_image_is_asked_for_once(tmp_path: Path) -> None:
