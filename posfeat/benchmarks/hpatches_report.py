@@ -19,6 +19,7 @@ _PROTOCOL = (
     "Mutual nearest neighbours on images as they are, without cropping or resizing. MMA is the mean over pairs of the "
     "share of matches within t px in the second image; a pair without matches scores 0. MMAscore is the paper's equation 12."
 )
+_AUC = "AUC is that of the image corners' mean error under the homography found by RANSAC, up to 1, 3 and 5 px."
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def accuracy_section(results: HomographyResults) -> Section:
     """Every method's MMA and counts on each split."""
     header = ["method", "split", "pairs", "MMAscore", "MMA@1", "MMA@3", "MMA@5", "keypoints", "matches", "within 3 px"]
     with_homographies = any(result.splits[0].homography_auc for result in results.methods)
-    header += ["homography AUC@1", "@3", "@5 px"] if with_homographies else []
+    header += ["AUC@1", "AUC@3", "AUC@5"] if with_homographies else []
     rows: list[list[str]] = []
     rules: list[int] = []
     for result in results.methods:
@@ -87,7 +88,8 @@ def accuracy_section(results: HomographyResults) -> Section:
             row += [f"{share:.3f}" for share in shares] + [f"{count:.0f}" for count in counts]
             rows.append(row + [f"{area:.3f}" for area in split.homography_auc or ()])
     skipped = " ".join(f"Left out: {name}, as {why}." for name, why in results.skipped.items())
-    return Section("Accuracy", f"{_PROTOCOL} {skipped}".strip(), [Table(header, rows, rules)])
+    text = " ".join(filter(None, (_PROTOCOL, _AUC if with_homographies else "", skipped)))
+    return Section("Accuracy", text, [Table(header, rows, rules)])
 
 
 def curves_section(methods: Sequence[MethodResult], whole: bool) -> Section:

@@ -44,10 +44,12 @@ class Curve:
 
 def mma_curves(panels: dict[str, list[Curve]]) -> bytes:
     """Fig. 5: one panel for each split, as SVG."""
-    plt = pyplot()
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
-    figure, axes = plt.subplots(rows, columns, figsize=(4.2 * columns, 3.6 * rows), squeeze=False, sharey=True)
+    in_a_line = 2 * columns - 1
+    lines = -(-max(map(len, panels.values())) // in_a_line)
+    height = 3.3 * rows + 0.24 * (lines + 1)
+    figure, axes = pyplot().subplots(rows, columns, figsize=(4.2 * columns, height), squeeze=False, sharey=True)
     for axis in axes.flat[len(panels) :]:
         axis.set_visible(False)
     for axis, (title, curves) in zip(axes.flat, panels.items(), strict=False):
@@ -55,9 +57,8 @@ def mma_curves(panels: dict[str, list[Curve]]) -> bytes:
     for row in axes:
         row[0].set_ylabel("MMA")
     handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="lower center", ncols=min(6, len(labels)), fontsize=8, frameon=False)
-    lines = -(-len(labels) // 6)
-    figure.tight_layout(rect=(0, 0.06 * (lines + 0.5) / rows, 1, 1))
+    figure.legend(handles, labels, loc="lower center", ncols=min(in_a_line, len(labels)), fontsize=10, frameon=False)
+    figure.tight_layout(rect=(0, 0.24 * (lines + 0.5) / height, 1, 1))
     return as_bytes(figure, "svg")
 
 

@@ -16,10 +16,10 @@ from typing import Any
 from posfeat.benchmarks.provenance import Provenance
 
 _STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 78rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: .8rem 0; }
-th, td { padding: .25rem .7rem; border-bottom: 1px solid #ddd; text-align: right; }
+th, td { padding: .25rem .55rem; border-bottom: 1px solid #ddd; text-align: right; }
 th:first-child, td:first-child, th.text, td.text { text-align: left; }
 thead th { border-bottom: 2px solid #888; } tr.rule td { border-top: 2px solid #888; }
 .scroll { overflow-x: auto; }
