@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\b
 Examples:
+  posfeat inspect default
   posfeat inspect model.safetensors
   posfeat inspect features.h5
   posfeat inspect matches.h5 --verify
@@ -32,6 +33,10 @@ def inspect(
     from posfeat.pipeline.shards import is_shard_folder
     from posfeat.types import StoreError
 
+    if str(path) == "default" and not path.exists():
+        from posfeat.networks.checkpoint import DEFAULT_WEIGHTS
+
+        path = DEFAULT_WEIGHTS
     if not path.exists():
         raise StoreError(f"there is no file {path}; check the name")
     if path.suffix == ".safetensors":

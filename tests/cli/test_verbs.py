@@ -74,6 +74,13 @@ def test_inspect_a_checkpoint(posfeat: Posfeat, untrained: Path) -> None:
     assert "trained: False" in run.out
 
 
+def test_inspect_shows_the_card_of_the_shipped_weights(posfeat: Posfeat) -> None:
+    run = posfeat("inspect", "default")
+    assert run.code == 0
+    for field in ("name: ", "trained: True", "recipe: ", "data: ", "seed: ", "licence: Apache-2.0"):
+        assert f"\n{field}" in run.out
+
+
 def test_inspect_says_what_is_damaged(posfeat: Posfeat, untrained: Path, tmp_path: Path) -> None:
     short = tmp_path / "short.safetensors"
     short.write_bytes(untrained.read_bytes()[:-100])
