@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from posfeat.data.colmap_files import require_whole
 from posfeat.data.distortion import camera_from_colmap, num_focal_lengths, undistort_pixels
 from posfeat.geometry.pixels import COLMAP_OFFSET_PX
 from posfeat.types import Array, Camera, DataError, MissingExtraError, ReconstructionError, View
@@ -101,9 +102,10 @@ def read_model(folder: Path) -> Model:
     pycolmap = load_pycolmap()
     if not folder.is_dir():
         raise DataError(f"there is no model folder {folder}; check the name")
+    require_whole(folder)
     try:
         return pycolmap.Reconstruction(folder)
-    except (ValueError, RuntimeError, OSError) as error:
+    except (ValueError, RuntimeError, OSError, LookupError) as error:
         reason = " ".join(str(error).split())
         raise DataError(f"{folder} is not a COLMAP model, or is damaged: {reason}") from None
 

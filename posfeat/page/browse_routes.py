@@ -100,7 +100,10 @@ class BrowseRoutes:
         """All training runs below the roots, the latest first."""
 
         def job() -> list[dict[str, Any]]:
-            found = [{"path": name} | run_files.summary(path) for name, path in self._all.roots.find(run_files.is_run)]
+            runs = self._all.roots.find(
+                lambda path: run_files.is_run(path) and self._all.roots.holds(path / run_files.LOG)
+            )
+            found = [{"path": name} | run_files.summary(path) for name, path in runs]
             return sorted(found, key=lambda run: -run["updated"])
 
         return JSONResponse(await self._all.reading.run(job, request.is_disconnected))
@@ -112,7 +115,7 @@ class BrowseRoutes:
         def job() -> dict[str, Any]:
             return {
                 "path": query.path,
-                "updated": (path / "metrics.jsonl").stat().st_mtime,
+                "updated": (path / run_files.LOG).stat().st_mtime,
                 "curves": run_files.curves(path),
                 "pictures": run_files.pictures(path),
                 "texts": run_files.texts(path),
@@ -122,7 +125,7 @@ class BrowseRoutes:
 
     async def picture(self, query: Annotated[PictureQuery, Query()]) -> Response:
         """A validation picture."""
-        path = self._run(query.path) / "pictures" / query.name
+        path = self._run(query.path) / run_files.PICTURES / query.name
         listed = {name for rows in run_files.pictures(path.parents[1]).values() for _, name in rows}
         if query.name not in listed or path.is_symlink():
             raise not_found(f"the run has no picture {query.name}")
@@ -139,6 +142,7 @@ class BrowseRoutes:
         path = self._folder(reference)
         if not run_files.is_run(path):
             raise not_found("that folder holds no training run: it has no metrics.jsonl")
+        self._all.roots.require(path / name for name in (*run_files.FILES, run_files.PICTURES))
         return path
 
 

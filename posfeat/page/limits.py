@@ -23,7 +23,7 @@ class Limits:
     header_seconds: float = described(10, "a request's header must be there after this time", low=0.1)
     silence_seconds: float = described(10, "a body that nothing comes of for this long is given up", low=0.1)
     body_seconds: float = described(
-        20, "a body must be there after this time and a second for every slowest_kb", low=0.1
+        20, "a body, or an answer read, must be there after this time and a second for every slowest_kb", low=0.1
     )
     slowest_kb: float = described(64, "slowest rate of a body, in KiB a second", low=0.1)
     photo_memory_mb: float = described(256, "memory for photos that clients sent, in MiB", low=1)

@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 
 JPEG: dict[int | str, dict[str, Any]] = {200: {"content": {"image/jpeg": {}}, "description": "a JPEG"}}
 FILE: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"application/octet-stream": {}}, "description": "a file to keep"}
+    200: {"content": {"application/json": {}, "text/csv": {}, "image/png": {}}, "description": "a file to keep"}
 }
 FORMATS = {"json": "application/json", "csv": "text/csv; charset=utf-8", "png": "image/png"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
@@ -64,11 +65,13 @@ class ReconstructionRoutes:
         router.add_api_route(f"{path}/{{job}}", self.cancel, methods=["DELETE"], response_model=JobAnswer)
         return router
 
-    async def start(self, asked: ReconstructionAsked) -> JSONResponse:
+    async def start(self, asked: ReconstructionAsked, request: Request) -> JSONResponse:
         """Start a reconstruction, or go on with one that was stopped."""
-        jobs = self._all.reconstructions
-        started = jobs.start(asked.photos, asked.method, asked.max_keypoints, asked.pairs, asked.share_camera)
-        return JSONResponse(started)
+        start = functools.partial(
+            self._all.reconstructions.start,
+            *(asked.photos, asked.method, asked.max_keypoints, asked.pairs, asked.share_camera),
+        )
+        return JSONResponse(await self._all.reading.run(start, request.is_disconnected))
 
     async def list_jobs(self) -> JSONResponse:
         """All reconstructions since the server was started."""

@@ -20,6 +20,7 @@ from posfeat.page.limits import Limits, RefusedError, busy, not_found
 from posfeat.page.methods import Methods
 from posfeat.page.reconstruction_job import JobRequest
 from posfeat.page.roots import Roots
+from posfeat.pipeline.extract import list_images
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 STEPS = ("extract", "pairs", "match", "verify", "map", "export", "report")
@@ -66,8 +67,9 @@ class Reconstructions:
         folder = self._roots.resolve(photos)
         if not folder.is_dir():
             raise not_found("that is no folder of photos")
-        weights = self._methods.source(self._methods.check(method)) or ""
+        self._roots.require(folder / name for name in list_images(folder))
         method = self._methods.check(method)
+        weights = self._methods.source(method) or ""
         output = self._output / folder_name(photos, method, str(max_keypoints), pairs, share_camera)
         request = JobRequest(str(folder), str(output), weights, max_keypoints, pairs, share_camera)  # type: ignore[arg-type]
         with self._lock:
@@ -76,11 +78,10 @@ class Reconstructions:
                 raise RefusedError(422, "this reconstruction is under way already")
             if len(unfinished) >= self._limits.reconstructions + self._limits.waiting_reconstructions:
                 raise busy(30)
+            self._make(output)
             number = f"{len(self._jobs) + 1}-{os.urandom(4).hex()}"
             job = self._jobs[number] = Job(number, photos, method, request)
             self._forget_old()
-        output.mkdir(parents=True, exist_ok=True)
-        self._roots.add(self._output)
         threading.Thread(target=self._run, args=(job,), name=f"reconstruction {number}", daemon=True).start()
         return self.job(number)
 
@@ -114,6 +115,16 @@ class Reconstructions:
         for number in numbers:
             self.cancel(number)
 
+    def _make(self, output: Path) -> None:
+        try:
+            output.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RefusedError(
+                422,
+                f"cannot write to the folder of reconstructions: {error.strerror}; start posfeat serve with -o FOLDER",
+            ) from None
+        self._roots.add(self._output)
+
     def _find(self, number: str) -> Job:
         if number not in self._jobs:
             raise not_found("there is no such reconstruction")
@@ -144,6 +155,8 @@ class Reconstructions:
             told = json.loads(line)
         except ValueError:
             return  # a library's own words
+        if not isinstance(told, dict):
+            return
         with self._lock:
             if "step" in told:
                 job.step, job.done, job.total = told["step"], told["done"], told["total"]

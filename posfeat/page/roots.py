@@ -7,9 +7,10 @@ links, and whatever is hidden, is refused the same way whether it exists or not.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from posfeat.data.images import shown
 from posfeat.page.limits import RefusedError, not_found
 from posfeat.types import DataError
 
@@ -72,6 +73,19 @@ class Roots:
         _, name, root = max(inside)
         relative = path.relative_to(root).as_posix()
         return name if relative == "." else f"{name}/{relative}"
+
+    def holds(self, path: Path) -> bool:
+        """Whether a path is in a root, links followed."""
+        path = Path(os.path.realpath(path))
+        return any(path.is_relative_to(root) for root in self._by_name.values())
+
+    def require(self, paths: Iterable[Path]) -> None:
+        """Refuse what a folder in a root has as links to elsewhere."""
+        for path in paths:
+            if not self.holds(path):
+                raise RefusedError(
+                    403, f"{shown(path.name)} is a link that leads out of the folders that were given to posfeat serve"
+                )
 
     def hidden(self, text: str) -> str:
         """A message without the places of the roots on this machine."""

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+LOG, TEXTS, PICTURES = "metrics.jsonl", ("config.yaml", "provenance.json"), "pictures"
+FILES = (LOG, *TEXTS)
 MOST_POINTS = 1500  # of a curve; more cannot be told apart on a screen
 MOST_TEXT = 2**16
 MOST_LOG_BYTES = 2**26
@@ -18,12 +20,12 @@ _PICTURE = re.compile(r"(\d{1,12})_([\w.-]{1,80})\.(?:jpg|png)")
 
 def is_run(folder: Path) -> bool:
     """Whether a folder holds a training run."""
-    return (folder / "metrics.jsonl").is_file()
+    return (folder / LOG).is_file()
 
 
 def summary(folder: Path) -> dict[str, Any]:
     """How far a run is, from the end of its log."""
-    log = folder / "metrics.jsonl"
+    log = folder / LOG
     with log.open("rb") as file:
         size = file.seek(0, 2)
         file.seek(max(0, size - _TAIL_BYTES))
@@ -40,7 +42,7 @@ def summary(folder: Path) -> dict[str, Any]:
 def curves(folder: Path) -> dict[str, dict[str, list[list[float]]]]:
     """Every number of the log as rows of step and value: kind -> name -> rows."""
     found: dict[str, dict[str, list[list[float]]]] = {"training": {}, "validation": {}}
-    with (folder / "metrics.jsonl").open("rb") as file:
+    with (folder / LOG).open("rb") as file:
         text = file.read(MOST_LOG_BYTES).decode("utf-8", "replace")
     for line in _parsed(text.splitlines()):
         kind = found.setdefault(line["kind"], {})
@@ -52,8 +54,8 @@ def curves(folder: Path) -> dict[str, dict[str, list[list[float]]]]:
 def pictures(folder: Path) -> dict[str, list[list[Any]]]:
     """Validation pictures: name -> rows of step and file name, in the order of steps."""
     found: dict[str, list[list[Any]]] = {}
-    if (folder / "pictures").is_dir():
-        for path in (folder / "pictures").iterdir():
+    if (folder / PICTURES).is_dir():
+        for path in (folder / PICTURES).iterdir():
             parts = _PICTURE.fullmatch(path.name)
             if parts:
                 found.setdefault(parts[2], []).append([int(parts[1]), path.name])
@@ -63,7 +65,7 @@ def pictures(folder: Path) -> dict[str, list[list[Any]]]:
 def texts(folder: Path) -> dict[str, str]:
     """What the run was asked and where it ran."""
     found = {}
-    for name in ("config.yaml", "provenance.json"):
+    for name in TEXTS:
         if (folder / name).is_file():
             with (folder / name).open("rb") as file:
                 found[name] = file.read(MOST_TEXT).decode("utf-8", "replace")

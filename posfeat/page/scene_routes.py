@@ -14,7 +14,8 @@ from posfeat.page.api_types import Asked
 from posfeat.page.limits import RefusedError, not_found
 from posfeat.page.localizers import Localizers, known_camera, localization_json
 from posfeat.page.photos import safe_name
-from posfeat.page.scene_files import Scene, camera_json, counts, is_scene, read_scene, version_of
+from posfeat.page.roots import Roots
+from posfeat.page.scene_files import MODEL_FILES, Scene, camera_json, counts, is_scene, read_scene, version_of
 from posfeat.page.services import Services
 from posfeat.pipeline.localization_map import find_features
 from posfeat.types import PosfeatError
@@ -170,7 +171,7 @@ class SceneRoutes:
                 ],
                 "num_points": len(scene.positions),
                 "total_points": scene.total_points,
-                "can_localize": has_features(folder),
+                "can_localize": has_features(folder, self._all.roots),
             }
         )
 
@@ -201,6 +202,7 @@ class SceneRoutes:
         folder, name = self._folder(form.scene), safe_name(form.image.filename)
 
         def job() -> dict[str, Any]:
+            self._all.roots.require([find_features(folder)])
             rgb = self._all.photos.decode(form.image.file.read(), name)
             camera = known_camera(form.intrinsics, rgb.shape[1], rgb.shape[0])
             return localization_json(self._localizers.localize(folder, rgb, camera, name))
@@ -216,6 +218,7 @@ class SceneRoutes:
         folder = self._all.roots.resolve(reference)
         if not folder.is_dir() or not is_scene(folder):
             raise not_found("that folder holds no COLMAP model")
+        self._all.roots.require(folder / name for name in MODEL_FILES)
         return folder
 
     async def _scene(self, request: Request, reference: str) -> tuple[Path, Scene]:
@@ -233,10 +236,9 @@ class SceneRoutes:
         return folder, scene
 
 
-def has_features(model: Path) -> bool:
-    """Whether photos can be found in a model: its features lie beside it."""
+def has_features(model: Path, roots: Roots) -> bool:
+    """Whether photos can be found in a model: its features lie beside it, in the roots."""
     try:
-        find_features(model)
+        return roots.holds(find_features(model))
     except PosfeatError:
         return False
-    return True

@@ -21,11 +21,22 @@ from posfeat.types import OptionsError
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{8,}")
 
 
-def protocol_with_time_limit(seconds: float) -> type[H11Protocol]:
-    """uvicorn's protocol, but a connection on which no whole header comes in time is closed."""
+def protocol_with_time_limits(limits: Limits) -> type[H11Protocol]:
+    """uvicorn's protocol, but connections are closed where no whole header comes, or the answer is not read, in time."""
 
     class Protocol(H11Protocol):
         _deadline: asyncio.TimerHandle | None = None
+        _reading_ends: asyncio.TimerHandle | None = None
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            seconds = limits.body_seconds + self.transport.get_write_buffer_size() / (limits.slowest_kb * 1024)
+            self._reading_ends = self.loop.call_later(seconds, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            if self._reading_ends is not None:
+                self._reading_ends.cancel()
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -41,10 +52,12 @@ def protocol_with_time_limit(seconds: float) -> type[H11Protocol]:
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._stop_waiting()
+            if self._reading_ends is not None:
+                self._reading_ends.cancel()
             super().connection_lost(exc)
 
         def _wait_for_header(self) -> None:
-            self._deadline = self.loop.call_later(seconds, self.transport.close)
+            self._deadline = self.loop.call_later(limits.header_seconds, self.transport.close)
 
         def _stop_waiting(self) -> None:
             if self._deadline is not None:
@@ -57,7 +70,7 @@ def protocol_with_time_limit(seconds: float) -> type[H11Protocol]:
 def build_server(services: Services, access: Access, limits: Limits) -> uvicorn.Server:
     """The server, not yet running."""
     config: dict[str, Any] = {
-        "http": protocol_with_time_limit(limits.header_seconds),
+        "http": protocol_with_time_limits(limits),
         "ws": "none",
         "loop": "asyncio",
         "lifespan": "off",
@@ -79,6 +92,7 @@ def open_socket(host: str, port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
+        listening.listen(128)  # whoever reads the link may come at once
     except OSError as error:
         listening.close()
         raise OptionsError(f"cannot listen on {host} port {port}: {error.strerror}; choose another --port") from None

@@ -98,7 +98,7 @@ export class SceneViewer {
   showAll(animate = true) {
     let towards = this.cameras.reduce((sum, c) => add(sum, add(centreOf(c), this.middle, -1)), [0, 0, 0]);
     if (length(towards) < 1e-9) towards = this.north;
-    const view = { target: [...this.middle], distance: 2.2 * this.extent, ...this.angles(add(unit(towards), this.up, 0.45)) };
+    const view = { target: [...this.middle], distance: (2.2 * this.extent) / Math.min(1, this.aspect()), ...this.angles(add(unit(towards), this.up, 0.45)) };
     this.fly(view, animate);
   }
 
@@ -108,10 +108,14 @@ export class SceneViewer {
   flyToPose(camera, animate = true) {
     const forward = unit(axisOf(camera, 2)), centre = centreOf(camera);
     const depth = clamp(dot(add(this.middle, centre, -1), forward), 0.3 * this.radius, 3 * this.radius);
-    this.fly({ target: add(centre, forward, depth), distance: 1.04 * depth, ...this.angles(add([0, 0, 0], forward, -1)) }, animate);
+    const behind = Math.max(1.04, camera.tan_x / (Math.tan(FOV / 2) * this.aspect())); // further where the canvas is narrow
+    this.fly({ target: add(centre, forward, depth), distance: behind * depth, ...this.angles(add([0, 0, 0], forward, -1)) }, animate);
   }
 
   flyToPoint(index, animate = true) { this.fly({ ...this.view, target: this.pointAt(index), distance: Math.min(this.view.distance, this.radius) }, animate); }
+
+  markSize() { return this.pointSize + (this.canvas.clientWidth < 600 ? 0.5 : 2); }
+  aspect() { return this.canvas.clientWidth / this.canvas.clientHeight || 1; }
 
   angles(direction) {
     const d = unit(direction);
@@ -184,6 +188,9 @@ export class SceneViewer {
     this.waiting = requestAnimationFrame(() => { this.waiting = 0; this.draw(); });
   }
 
+  // Cameras before the eye would hide what it looks at.
+  isClose(camera, eye) { return length(add(centreOf(camera), eye, -1)) <= 4 * this.cameraSize(); }
+
   cameraSize() { return 0.6 * this.cameraScale * this.spacing; }
 
   frustum(camera) {
@@ -201,8 +208,8 @@ export class SceneViewer {
       corners.forEach((corner, i) => { line(centre, corner); line(corner, corners[(i + 1) % 4]); });
       line(corners[0], roof); line(corners[1], roof);
     };
-    const { eye } = this.axes(), close = 4 * this.cameraSize(); // cameras before the eye would hide what it looks at
-    this.cameras.forEach((c, i) => { if (i !== this.selected && length(add(centreOf(c), eye, -1)) > close) draw(c, put(camera)); });
+    const { eye } = this.axes();
+    this.cameras.forEach((c, i) => { if (i !== this.selected && !this.isClose(c, eye)) draw(c, put(camera)); });
     if (this.selected >= 0) draw(this.cameras[this.selected], put(selected));
     if (this.located) draw(this.located, put(located));
     for (const [a, b] of this.rays) put(highlight)(a, b);
@@ -260,7 +267,7 @@ export class SceneViewer {
     const lines = this.lines();
     free(this.strokes, gl.LINES, lines.flatMap(([p, q]) => [...p, ...q]), lines.flatMap(([, , c]) => [...c, ...c]), 1);
     gl.disable(gl.DEPTH_TEST);
-    free(this.dots, gl.POINTS, Array.from(this.marked).flatMap((i) => this.pointAt(i)), Array.from(this.marked).flatMap(() => this.colours.highlight), this.pointSize + 2);
+    free(this.dots, gl.POINTS, Array.from(this.marked).flatMap((i) => this.pointAt(i)), Array.from(this.marked).flatMap(() => this.colours.highlight), this.markSize());
   }
 
   drawFlat(matrix, ratio) {
@@ -278,7 +285,7 @@ export class SceneViewer {
       if (!a || !z) continue;
       flat.strokeStyle = css(colour); flat.beginPath(); flat.moveTo(a[0], a[1]); flat.lineTo(z[0], z[1]); flat.stroke();
     }
-    for (const index of this.marked) dot2(index, css(this.colours.highlight), this.pointSize + 2);
+    for (const index of this.marked) dot2(index, css(this.colours.highlight), this.markSize());
   }
 
   // ---- hand and keyboard ---------------------------------------------------------------------------------------------
@@ -286,8 +293,10 @@ export class SceneViewer {
   // The camera, or else the point, under a position of the canvas in CSS pixels.
   pick(x, y) {
     const m = this.matrix(), near = (at) => (at ? Math.hypot(at[0] - x, at[1] - y) : Infinity);
+    const { eye } = this.axes();
     let best = { distance: PICK_PX, camera: -1 };
     this.cameras.forEach((c, i) => {
+      if (this.isClose(c, eye)) return;
       const { centre, corners } = this.frustum(c);
       const middle = corners.reduce((sum, p) => add(sum, p, 0.25), [0, 0, 0]);
       const distance = Math.min(near(this.project(centre, m)), near(this.project(middle, m)));

@@ -8,14 +8,16 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import uvicorn
 
 from posfeat.page.bounded_cache import BoundedCache
 from posfeat.page.compute_queue import ComputeQueue
 from posfeat.page.guard import Access, Rates
 from posfeat.page.limits import Limits, RefusedError
-from posfeat.page.server import access_for, address, open_socket
+from posfeat.page.server import access_for, address, open_socket, protocol_with_time_limits
 from posfeat.types import OptionsError
 from tests.page.running_server import Client, multipart, running, services_of
 
@@ -145,12 +147,39 @@ def test_slow_headers_are_given_up(strict: Client) -> None:
 def test_slow_headers_of_a_second_request_are_given_up(strict: Client) -> None:
     with open_connection(strict) as connection:
         connection.sendall(
-            b"GET / HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer wrong\r\nConnection: keep-alive\r\n\r\n"
+            f"GET /api/reconstructions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
         )
-        assert connection.recv(10_000).startswith(b"HTTP/1.1 401")
+        assert connection.recv(10_000).startswith(b"HTTP/1.1 200")
         connection.sendall(b"G")
+        start = time.monotonic()
         while connection.recv(1000):
             pass
+        assert time.monotonic() - start < 3, "before the five seconds after which a silent connection is closed"
+
+
+def test_answers_that_nobody_reads_are_given_up() -> None:
+    async def much(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": bytes(32 * 2**20)})
+
+    limits = Limits(body_seconds=0.2, slowest_kb=2**16)
+    config = uvicorn.Config(much, http=protocol_with_time_limits(limits), lifespan="off", log_level="critical")
+    server, listening = uvicorn.Server(config), open_socket("127.0.0.1", 0)
+    thread = threading.Thread(target=lambda: server.run(sockets=[listening]), daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    with socket.create_connection(listening.getsockname(), timeout=10) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        while not server.server_state.connections:
+            time.sleep(0.01)
+        start = time.monotonic()
+        while server.server_state.connections and time.monotonic() - start < 10:
+            time.sleep(0.02)
+        assert not server.server_state.connections
+    server.should_exit = True
+    thread.join(10)
+    listening.close()
 
 
 @pytest.mark.parametrize("pause", [0.05, 1.0])

@@ -96,7 +96,7 @@ export class Chart {
       this.drawing.append(svg("line", { x1: MARGIN.left, x2: width - MARGIN.right, y1: y, y2: y, class: "grid" }));
       label(short(value), MARGIN.left - 6, y + 4, "end");
     }
-    for (const step of ticks(first, last, Math.max(2, Math.floor(width / 110)))) label(short(step), this.x(step), HEIGHT - 7, "middle");
+    for (const step of ticks(first, last, Math.max(4, Math.floor(width / 90)))) label(short(step), this.x(step), HEIGHT - 7, "middle");
   }
 
   steps() { return [...new Set(this.series.flatMap(({ rows }) => rows.map(([step]) => step)))].sort((a, b) => a - b); }

@@ -57,21 +57,28 @@ function listCameras() {
 // ---- a camera, a point ---------------------------------------------------------------------------------------------------------
 
 function clear() {
-  Object.assign(state, { camera: -1, point: -1 });
+  Object.assign(state, { camera: -1, point: -1, located: null });
+  showSelection();
+  remember();
+}
+
+function clearPoint() {
+  state.point = -1;
+  photo.choose(-1);
   showSelection();
   remember();
 }
 
 function showSelection() {
   viewer.selectCamera(state.camera);
-  if (state.camera < 0) { viewer.markPoints([]); $("photo-card").hidden = true; }
+  if (state.camera < 0) { viewer.markPoints([]); $("photo-card").hidden = !state.located; }
   if (state.point < 0) { viewer.clearTrack(); $("track-card").hidden = true; }
   listCameras();
 }
 
 async function selectCamera(index) {
   const { path, scene } = state, camera = scene.cameras[index];
-  Object.assign(state, { camera: index, point: -1 });
+  Object.assign(state, { camera: index, point: -1, located: null });
   showSelection();
   remember();
   viewer.flyToCamera(index);
@@ -117,15 +124,33 @@ async function locate(file) {
   body.append("scene", state.path);
   try {
     const found = await ask("/api/localize", { method: "POST", body });
-    state.located = found;
     clear();
     viewer.showLocated(found);
     viewer.flyToPose(found);
     showLocated(file.name, found);
+    await showQuery(file, found);
   } catch (error) {
     $("found").replaceChildren(element("p", { textContent: error.message }));
     viewer.showLocated(null);
   }
+}
+
+// The photo itself, with the keypoints that support its place; they have no number in the model.
+async function showQuery(file, found) {
+  const image = await createImageBitmap(file, { imageOrientation: "none" }).catch(() => null);
+  if (!image) return; // a kind of picture that the browser does not know
+  state.located = found;
+  $("photo-card").hidden = false;
+  $("photo-title").textContent = file.name;
+  $("photo-text").textContent = `Found in the model by ${count(found.keypoints.length, "keypoint")}.`;
+  await photo.show({ ...found, name: file.name }, found.keypoints.map(([x, y]) => [-1, x, y]), image);
+}
+
+function forget() {
+  state.located = null;
+  viewer.showLocated(null);
+  $("found").replaceChildren();
+  showSelection();
 }
 
 function showLocated(name, found) {
@@ -134,7 +159,7 @@ function showLocated(name, found) {
     ["Error", `${found.reprojection_error_px.toFixed(2)} px`], ["Focal length", `${found.focal_px.toFixed(0)} px`], ["Alike", found.images.slice(0, 3).join(", ")],
   ];
   $("found").replaceChildren(element("dl", {}, ...rows.flatMap(([term, text]) => [element("dt", { textContent: term }), element("dd", { textContent: text })])),
-    element("div", { className: "row" }, element("button", { type: "button", className: "small", textContent: "Fly there", onclick: () => viewer.flyToPose(found) }), element("button", { type: "button", className: "small", textContent: "Forget", onclick: () => { viewer.showLocated(null); $("found").replaceChildren(); } })));
+    element("div", { className: "row" }, element("button", { type: "button", className: "small", textContent: "Fly there", onclick: () => viewer.flyToPose(found) }), element("button", { type: "button", className: "small", textContent: "Forget", onclick: forget })));
   announce(`${name} found: ${rows[2][1]} support its place`);
 }
 
@@ -155,8 +180,9 @@ async function start() {
   for (const id of ["point-size", "camera-size"]) $(id).addEventListener("input", sizes);
   sizes();
   $("filter").addEventListener("input", listCameras);
-  for (const id of ["unselect", "untrack"]) $(id).addEventListener("click", clear);
-  document.addEventListener("keydown", (event) => { if (event.key === "Escape" && !document.querySelector("dialog[open]")) clear(); });
+  $("unselect").addEventListener("click", clear);
+  $("untrack").addEventListener("click", clearPoint);
+  document.addEventListener("keydown", (event) => { if (event.key === "Escape" && !document.querySelector("dialog[open]")) (state.point >= 0 ? clearPoint : clear)(); });
   listenToPhoto();
   const parameters = new URLSearchParams(location.hash.slice(1));
   prepareJobs({ choose: () => chooseFromServer("Photos to reconstruct", "folder", (folder) => folder.photos.length + folder.folders.length > 0), opened: (path) => listScenes(path) }).catch(tellError);

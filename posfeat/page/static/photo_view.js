@@ -27,7 +27,7 @@ export class PhotoView {
     });
     canvas.addEventListener("keydown", (event) => {
       const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-      if (!step || !this.points.length) return;
+      if (!step || !(this.points[0]?.[0] >= 0)) return;
       event.preventDefault();
       const here = this.points.findIndex(([point]) => point === this.chosen);
       this.onPick(this.points[(here + step + this.points.length) % this.points.length][0]);
@@ -35,15 +35,16 @@ export class PhotoView {
     new ResizeObserver(() => this.draw()).observe(canvas);
   }
 
-  async show(camera, points) {
+  // Points are rows of number, x, y; those below 0 cannot be chosen. The photo is fetched unless it is given.
+  async show(camera, points, image = null) {
     // in reading order, so that the arrow keys walk over the photo
     const rows = [...points].sort((a, b) => Math.floor(a[2] / 40) - Math.floor(b[2] / 40) || a[1] - b[1]);
-    Object.assign(this, { camera, points: rows, image: null, chosen: -1 });
+    Object.assign(this, { camera, points: rows, image, chosen: -1 });
     this.canvas.setAttribute("aria-label", `${camera.name} with ${points.length} points; arrow keys walk through them`);
     this.draw();
-    if (!camera.photo) return;
-    const image = await preview(camera.photo);
-    if (this.camera === camera) { this.image = image; this.draw(); }
+    if (image || !camera.photo) return;
+    const fetched = await preview(camera.photo);
+    if (this.camera === camera) { this.image = fetched; this.draw(); }
   }
 
   choose(point) { this.chosen = point; this.draw(); }
@@ -58,9 +59,10 @@ export class PhotoView {
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     pen.clearRect(0, 0, width, height);
     if (this.image) pen.drawImage(this.image, 0, 0, width, height);
+    const radius = Math.min(1.8, Math.max(0.8, width / 480)); // small photos would vanish under large marks
     pen.fillStyle = MARK;
-    for (const [point, x, y] of this.points) if (point !== this.chosen) { pen.beginPath(); pen.arc((x + 0.5) * scale, (y + 0.5) * scale, 1.8, 0, 7); pen.fill(); }
-    const row = this.points.find(([point]) => point === this.chosen);
+    for (const [, x, y] of this.points) { pen.beginPath(); pen.arc((x + 0.5) * scale, (y + 0.5) * scale, radius, 0, 7); pen.fill(); }
+    const row = this.chosen >= 0 && this.points.find(([point]) => point === this.chosen);
     if (row) ring(pen, (row[1] + 0.5) * scale, (row[2] + 0.5) * scale, 9);
   }
 }
