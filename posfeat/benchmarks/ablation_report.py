@@ -23,8 +23,9 @@ _PROTOCOL = (
 
 
 def write_ablation_report(folder: Path, results: AblationResults, examples: Sequence[Example]) -> None:
-    """Write results.json, report.html and table.md."""
-    sections = [_models(results), *_fig8(results), *_grid(results), _claims(results)]
+    """Write results.json, report.html, table.md and fig8.svg."""
+    fig8 = _fig8(results)
+    sections = [_models(results), *fig8, *_grid(results), _claims(results)]
     sections += [accuracy_section(results.accuracy), sequences_section(results.accuracy.methods), _training(results)]
     sections.append(examples_section([one for one in examples if one.method in ("Model 1", "Model 2")]))
     kept = [section for section in sections if section.tables or section.pictures]
@@ -32,6 +33,8 @@ def write_ablation_report(folder: Path, results: AblationResults, examples: Sequ
     write_report(folder, title, results, results.accuracy.provenance, kept)
     tables = [section for section in kept if section.title in ("Models", "Table 4", "Claims", "Training")]
     write_text(folder / "table.md", "\n".join(map(_markdown, tables)))
+    for section in fig8:
+        (folder / "fig8.svg").write_bytes(section.pictures[0].data)
 
 
 def _models(results: AblationResults) -> Section:

@@ -104,6 +104,7 @@ def test_from_photos_to_the_table_and_nothing_is_trained_twice(photos, tmp_path)
     assert steps == {"start": 2, "l2w_detector": 1, "l2w": 2, "joint": 3, "c2f": 2}
     assert "| Model 4 | coarse-to-fine" in (tmp_path / "out" / "table.md").read_text()
     assert "Fig. 8" in (tmp_path / "out" / "report.html").read_text()
+    assert b"<svg" in (tmp_path / "out" / "fig8.svg").read_bytes()
 
     weights = tmp_path / "out" / "runs" / "l2w" / "last.safetensors"
     before = weights.stat().st_mtime_ns
