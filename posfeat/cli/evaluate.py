@@ -34,7 +34,18 @@ if TYPE_CHECKING:
     from posfeat.benchmarks.run import RunOptions
     from posfeat.scale.cluster import ClusterOptions
 
-app = typer.Typer(help="Measure features on the paper's benchmarks, beside other people's features.")
+EXAMPLES = """\b
+Examples:
+  posfeat evaluate --check hpatches-sequences-release
+  posfeat evaluate hpatches hpatches-sequences-release --methods default rootsift disk xfeat
+  posfeat evaluate pose megadepth1500 --pairs pairs_calibrated.txt
+  posfeat evaluate rotation photos/ --methods default "default[rotations_deg=[0,90,180,270]]" rootsift
+  posfeat evaluate repeatability photos/ --methods default rootsift xfeat --keypoints 1024
+  posfeat evaluate eth South-Building --methods default rootsift
+  posfeat evaluate aachen aachen --version v1.1
+  posfeat evaluate ablation configs/plans/ablation.yaml --photos photos/ --sequences oxford_affine -o runs/ablation
+"""
+app = typer.Typer(help="Measure features on the paper's benchmarks, beside other people's features.", epilog=EXAMPLES)
 app.command("ablation")(evaluate_ablation.ablation)
 app.command("eth")(evaluate_models.eth)
 app.command("reconstruction")(evaluate_reconstruction.reconstruction)
