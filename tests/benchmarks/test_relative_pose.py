@@ -58,13 +58,16 @@ def test_neighbours_of_a_posed_folder(tmp_path: Path, write) -> None:
     assert_true_cameras(pairs)
 
 
+@needs_poselib
 @pytest.mark.parametrize("kind", [32, 36, 38])
-def test_text_lists_of_pairs(tmp_path: Path, kind: int) -> None:
+def test_exact_features_on_the_pairs_of_text_lists_have_no_error(tmp_path: Path, kind: int) -> None:
     write_images(tmp_path / "images")
     write_pair_list(tmp_path / "pairs.txt", kind)
     pairs = read_pose_pairs(tmp_path, pair_list=tmp_path / "pairs.txt")
     assert len(pairs) == 3
     assert_true_cameras(pairs)
+    scores = score_pose_pairs(pairs, ProjectedFeatures().features_of, match, estimate_relative_pose)
+    assert max(score.error_deg for score in scores) < 1e-3
 
 
 @needs_poselib
