@@ -12,6 +12,7 @@ from pathlib import Path
 
 from posfeat.data.images import shown
 from posfeat.networks.checkpoint import default_device
+from posfeat.networks.posfeat import build_model
 from posfeat.pipeline.extract import ExtractionReport, Extractor, NetworkExtractor, extract_folder, require_masks
 from posfeat.pipeline.feature_store import DescriptorFormat, FeatureStore
 from posfeat.pipeline.shards import Manifest
@@ -90,6 +91,17 @@ def extract_on_ray(
     for line in unlisted:
         tell(line)
     writer = ShardWriter(open_shard_folder(output), "feature", extractor.settings)
-    work = ExtractionWork(extractor, source, writer, mask_folder, descriptor_format, device or cluster.default_device)
+    work = ExtractionWork(
+        _to_send(extractor), source, writer, mask_folder, descriptor_format, device or cluster.default_device
+    )
     report = ShardedJob(writer, work, photos_a_task).run(names, len(names), cluster, progress, tell)
     return ExtractionReport(report.num_done, report.num_known, (*unlisted, *report.failures), report.num_without_mask)
+
+
+def _to_send(extractor: Extractor) -> Extractor:
+    """Without what a model that was used here has made of its networks for this machine."""
+    if not isinstance(extractor, NetworkExtractor):
+        return extractor
+    model = build_model(extractor.model.options)
+    model.load_state_dict(extractor.model.state_dict())
+    return replace(extractor, model=model.eval())

@@ -80,7 +80,7 @@ class ShardWriter:
     def find(self, task: Sequence[str] | Sequence[PairItem]) -> Manifest | None:
         """What the finished shard of a task holds."""
         name = self.name_of(task)
-        if not self.folder.has(f"{name}.json"):
+        if not (self.folder.has(f"{name}.json") and self.folder.has(f"{name}.h5")):
             return None
         return next((manifest for _, manifest in read_manifests(self.folder, [name])), None)
 
