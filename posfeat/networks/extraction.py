@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Protocol
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from posfeat.data.images import RGB, as_rgb, as_rgb_tensor, read_image, read_mask, shown
 from posfeat.geometry.pixels import sample_map
+from posfeat.networks.batch_features import batch_features
 from posfeat.networks.descriptor_sampling import sample_descriptors
 from posfeat.networks.inference import FastNetworks, Precision
 from posfeat.networks.keypoint_selection import Peaks, SelectionOptions, best_peaks, find_peaks, refine_positions
@@ -83,6 +85,17 @@ def extract_image(find: TileFeatures, rgb: RGB, allowed: Mask | None, options: E
     return found[0] if len(found) == 1 else _merge_views(found, options.selection)
 
 
+def extract_batch(networks: FastNetworks, photos: Sequence[RGB], options: ExtractionOptions) -> list[Features]:
+    """Keypoints and descriptors of images of one size, in as few runs of the networks as ``tile_pixels`` allows."""
+    height, width = photos[0].shape[:2]
+    count, border = options.tile_pixels // (height * width), options.selection.border_px
+    if count == 0 or (options.scales, options.rotations_deg) != ((1.0,), (0.0,)):
+        return [extract_image(partial(network_features, networks), rgb, None, options) for rgb in photos]
+    region = (border, border, width - border, height - border)
+    parts = (np.stack(photos[start : start + count]) for start in range(0, len(photos), count))
+    return [features for part in parts for features in batch_features(networks, part, region, None, options.selection)]
+
+
 def describe_image(
     networks: FastNetworks, rgb: RGB, keypoints: Annotated[Tensor, "num_keypoints 2"], options: ExtractionOptions
 ) -> Features:
@@ -117,13 +130,15 @@ def network_features(
     networks: FastNetworks, pixels: RGB, region: Region, allowed: Mask | None, selection: SelectionOptions
 ) -> Features:
     """The features of a tile by our own networks; with the networks given, a TileFeatures."""
+    if networks.device.type != "cpu":
+        return batch_features(networks, pixels[None], region, allowed, selection)[0]
     maps = networks.dense(pixels)
     score_map = maps.scores[0, 0].float()
-    mask = None if allowed is None else torch.from_numpy(allowed).to(score_map.device)
+    mask = None if allowed is None else torch.from_numpy(allowed)
     peaks = best_peaks(find_peaks(score_map, selection, region, mask), selection.max_keypoints)
     xy = refine_positions(score_map, peaks, selection.subpixel)
     descriptors = sample_descriptors(maps.descriptors, xy, networks.descriptor_stride)
-    return Features(xy.cpu(), peaks.scores.cpu(), descriptors.cpu(), (pixels.shape[1], pixels.shape[0]))
+    return Features(xy, peaks.scores, descriptors, (pixels.shape[1], pixels.shape[0]))
 
 
 def _run_tiles(networks: FastNetworks, rgb: RGB, options: ExtractionOptions) -> Iterator[tuple[Tile, DenseFeatures]]:

@@ -52,7 +52,7 @@ class FastNetworks:
     fingerprint: tuple[tuple[int, int], ...]
 
     def dense(self, pixels: npt.NDArray[np.uint8]) -> DenseFeatures:
-        """Dense maps of RGB pixels (H, W, 3)."""
+        """Dense maps of RGB pixels, (H, W, 3) or (batch, H, W, 3)."""
         with torch.no_grad():
             image = normalise(torch.from_numpy(np.require(pixels, requirements=["C", "W"])).to(self.device)).to(
                 self.dtype

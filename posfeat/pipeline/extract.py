@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from itertools import zip_longest
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
+
+import torch
 
 from posfeat.data.images import IMAGE_SUFFIXES, RGB, shown
 from posfeat.matching import MatchOptions
 from posfeat.networks.checkpoint import weights_digest
-from posfeat.networks.extraction import ExtractionOptions, read_pixels
+from posfeat.networks.extraction import ExtractionOptions
 from posfeat.networks.posfeat import PoSFeat
 from posfeat.networks.views import Mask
 from posfeat.options import options_to_mapping
 from posfeat.pipeline.feature_store import DescriptorFormat, FeatureStore
+from posfeat.pipeline.photo_features import Pixels, Workshop, features_in_turn
 from posfeat.pipeline.rootsift import FINGERPRINT, extract_rootsift
 from posfeat.pipeline.write_batch import WriteBatch
-from posfeat.types import DataError, Features, PosfeatError, StoreError
+from posfeat.types import DataError, Features, StoreError
 
 SIFT_RATIO = 0.8  # Lowe's
 
+MOST_PHOTOS_AT_ONCE = 4  # on a processor: each needs the memory of a tile, and more cores then share a photo
+PHOTOS_IN_A_BATCH = 8  # on accelerators, where tile_pixels leaves room for as many
+
 Progress = Callable[[int, int], None]
-Pixels = tuple[RGB, Mask | None]
 
 
 class Extractor(Protocol):
@@ -63,6 +68,12 @@ class NetworkExtractor:
 
     def extract(self, rgb: RGB, allowed: Mask | None) -> Features:
         return self.model.extract(rgb, mask=allowed, options=self.options)
+
+    def extract_all(self, photos: Sequence[Pixels]) -> list[Features]:
+        """The features of several photos; accelerators take those of one size together."""
+        if self.model.device.type == "cpu" or any(allowed is not None for _, allowed in photos):
+            return [self.extract(rgb, allowed) for rgb, allowed in photos]
+        return self.model.extract_batch([rgb for rgb, _ in photos], self.options)
 
 
 @dataclass(frozen=True)
@@ -126,9 +137,10 @@ def extract_folder(
     num_extracted = num_known = 0
     with FeatureStore(store_path, "a", extractor.settings) as store:
         wanted, num_known = _not_in_store(store, names, failed)
-        with WriteBatch[tuple[str, Features]](lambda items: store.write_all(items, descriptor_format)) as batch:
-            for done, (name, pixels) in enumerate(_decoded(image_folder, wanted, masks), start=1):
-                outcome = _features_of(extractor, name, pixels)
+        found = features_in_turn(_workshop(extractor), image_folder, wanted, masks)
+        write = partial(store.write_all, descriptor_format=descriptor_format)
+        with closing(found), WriteBatch[tuple[str, Features]](write, behind=True) as batch:
+            for done, (name, outcome) in enumerate(found, start=1):
                 if isinstance(outcome, str):
                     failed(outcome)
                 else:
@@ -182,30 +194,13 @@ def _find_mask(path: Path) -> Path | None:
     return next((candidate for candidate in candidates if candidate.is_file()), None)
 
 
-def _decoded(folder: Path, names: Sequence[str], masks: dict[str, Path]) -> Iterator[tuple[str, Future[Pixels]]]:
-    """Images in turn; while one is in use the next is read, and no more than that."""
-    with ThreadPoolExecutor(1, thread_name_prefix="decode") as pool:
-        coming: Future[Pixels] | None = None
-        for name, next_name in zip_longest(names, names[1:]):
-            current = coming or pool.submit(read_pixels, folder / name, masks.get(name))
-            coming = None
-            current.exception()  # waits
-            if next_name is not None:
-                coming = pool.submit(read_pixels, folder / next_name, masks.get(next_name))
-            yield name, current
-
-
-def _features_of(extractor: Extractor, name: str, pixels: Future[Pixels]) -> Features | str:
-    """The features of an image, or the line that says why there are none."""
-    try:
-        rgb, allowed = pixels.result()
-        return extractor.extract(rgb, allowed)
-    except PosfeatError as error:
-        return str(error)
-    except (MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "memory" not in str(error):
-            raise
-        return f"{shown(name)} does not fit into memory; shrink it, or run it in smaller tiles"
+def _workshop(extractor: Extractor) -> Workshop:
+    """How photos are shared out: several at once where that is faster."""
+    if not isinstance(extractor, NetworkExtractor):
+        return Workshop(lambda photos: [extractor.extract(rgb, allowed) for rgb, allowed in photos])
+    if extractor.model.device.type == "cpu":
+        return Workshop(extractor.extract_all, calls_at_once=min(torch.get_num_threads(), MOST_PHOTOS_AT_ONCE))
+    return Workshop(extractor.extract_all, photos_in_a_call=PHOTOS_IN_A_BATCH)
 
 
 def _not_in_store(store: FeatureStore, names: Sequence[str], failed: Callable[[str], None]) -> tuple[list[str], int]:
