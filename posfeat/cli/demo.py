@@ -35,7 +35,7 @@ def demo(
     device: DeviceOption = Device.auto,
     precision: PrecisionOption = Precision.auto,
 ) -> None:
-    """Match real photos, render and match a little gallery, and judge every match by the truth."""
+    """Match real photos, render, match and reconstruct a little gallery, and judge all of it by the truth."""
     from posfeat.demo.origin import describe_origin
     from posfeat.demo.report import write_report
     from posfeat.demo.run import run_demo
@@ -49,4 +49,13 @@ def demo(
     print(
         f"gallery of {len(gallery.views)} views: {gallery.num_matches} matches, {gallery.right_share:.1%} of them right"
     )
+    rebuilt = results.rebuilt
+    if isinstance(rebuilt, str):
+        print(f"gallery not reconstructed: {rebuilt}")
+    else:
+        errors = rebuilt.errors
+        print(
+            f"gallery reconstructed: {rebuilt.model.num_images} of {errors.num_true} views, centres "
+            f"{errors.mean_centre_percent:.3f} % of the scene's size off, rotations {errors.mean_rotation_deg:.3f}°"
+        )
     print(f"open in a browser: {output / 'report.html'}")

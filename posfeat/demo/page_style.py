@@ -26,6 +26,7 @@ figcaption { font-size: .9rem; margin-top: .45rem; }
 .sheet div { position: relative; } .sheet img { width: 100%; display: block; border-radius: 6px; }
 .sheet span { position: absolute; left: .4rem; bottom: .4rem; background: rgba(0, 0, 0, .62); color: #fff; border-radius: 5px;
   font-size: .75rem; padding: 0 .4rem; }
+iframe.scene { width: 100%; height: 52rem; border: 1px solid var(--line); border-radius: 8px; margin: 1rem 0; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin-top: .8rem; }
 th, td { padding: .3rem .9rem .3rem 0; border-bottom: 1px solid var(--line); text-align: right; vertical-align: top; }

@@ -14,15 +14,18 @@ from typing import Any
 import numpy as np
 
 from posfeat.data.images import encode_image, read_image, resize_longest
+from posfeat.data.random_views import PosedCamera
 from posfeat.demo.figures import pair_grid, plan
 from posfeat.demo.page_style import STYLE
+from posfeat.demo.rebuilt import Rebuilt
 from posfeat.demo.run import RIGHT_PX, STEREO_RIGHT_PX, DemoResults, Gallery, GalleryPair, RealPair
 
 _ANGLES_DEG = (0, 10, 20, 35, 50, 90)
 _THUMBNAIL_PX = 360
 _ON_YOUR_PHOTOS = """posfeat match a.jpg b.jpg -o matches.png
 posfeat extract photos/ -o features.h5
-posfeat match features.h5 -o matches.h5"""
+posfeat match features.h5 -o matches.h5
+posfeat reconstruct photos/ -o scene/"""
 
 
 def write_report(folder: Path, results: DemoResults, origin: Mapping[str, str], warning: str = "") -> None:
@@ -48,7 +51,24 @@ def summary(results: DemoResults) -> dict[str, Any]:
             "matches": gallery.num_matches,
             f"share_within_{RIGHT_PX:g}px": round(gallery.right_share, 4),
         },
+        "reconstruction": rebuilt_numbers(results.rebuilt),
         "seconds": {step: round(seconds, 2) for step, seconds in results.seconds.items()},
+    }
+
+
+def rebuilt_numbers(rebuilt: Rebuilt | str) -> dict[str, Any]:
+    """The reconstruction in numbers."""
+    if isinstance(rebuilt, str):
+        return {"failure": rebuilt}
+    return {
+        "views": rebuilt.model.num_images,
+        "points": rebuilt.model.num_points,
+        "track_length": round(rebuilt.model.mean_track_length, 3),
+        "reprojection_error_px": round(rebuilt.model.mean_reprojection_error_px, 3),
+        "mean_centre_error_percent": round(rebuilt.errors.mean_centre_percent, 4),
+        "mean_rotation_error_deg": round(rebuilt.errors.mean_rotation_deg, 4),
+        "focal_px": round(rebuilt.focal_px, 2),
+        "true_focal_px": round(rebuilt.true_focal_px, 2),
     }
 
 
@@ -63,7 +83,12 @@ def page(results: DemoResults, origin: Mapping[str, str], warning: str = "") -> 
     if warning:
         parts.append(f'<p class="warning">{html.escape(warning)}</p>')
     parts += [_facts(results), _real_section(results.real), _gallery_section(results.gallery)]
-    parts += [_pairs_section(results.gallery), _commands_section(), _origin_section(results.seconds, origin)]
+    parts += [
+        _pairs_section(results.gallery),
+        rebuilt_section(results.rebuilt, results.gallery.cameras),
+        _commands_section(),
+        _origin_section(results.seconds, origin),
+    ]
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>'
     body = "\n".join(parts)
     return f'<!doctype html>\n<html lang="en"><head>{head}<style>{STYLE}</style></head>\n<body><main>\n{body}\n</main></body></html>\n'
@@ -77,6 +102,10 @@ def _facts(results: DemoResults) -> str:
         (f"{gallery.num_matches:,}", f"matches in {len(gallery.pairs)} pairs of the gallery"),
         (f"{gallery.right_share:.0%}", f"of them within {RIGHT_PX:g} px of the exact truth"),
     )
+    return _tiles(facts)
+
+
+def _tiles(facts: Sequence[tuple[str, str]]) -> str:
     tiles = "".join(f"<div><b>{number}</b><span>{html.escape(words)}</span></div>" for number, words in facts)
     return f'<div class="facts">{tiles}</div>'
 
@@ -131,6 +160,30 @@ def _angle_table(pairs: Sequence[GalleryPair]) -> str:
             rows.append((f"{low} to {high}°", str(len(chosen)), f"{len(errors) / len(chosen):.0f}", share, middle))
     header = ("angle between the views", "pairs", "matches a pair", "right", "median error of these")
     return _table(header, rows)
+
+
+def rebuilt_section(rebuilt: Rebuilt | str, cameras: Sequence[PosedCamera]) -> str:
+    """What was reconstructed, beside the true cameras, with the 3D view."""
+    title = "The gallery in 3D"
+    if isinstance(rebuilt, str):
+        return _section(title, "", f'<p class="warning">It could not be reconstructed: {html.escape(rebuilt)}</p>')
+    text = (
+        "Where the cameras stood and what they saw, computed from the photos alone; neither cameras nor focal length were "
+        "told. The errors are what remains when the camera centres are laid over the true ones; the largest distance "
+        "between two cameras is the scene's size."
+    )
+    model, errors = rebuilt.model, rebuilt.errors
+    facts = (
+        (f"{model.num_images} of {errors.num_true}", "views have a camera"),
+        (f"{errors.mean_centre_percent:.3f} %", f"of {errors.size:.2f} m: mean error of the camera centres"),
+        (f"{errors.mean_rotation_deg:.3f}°", "mean error of the rotations"),
+        (f"{rebuilt.focal_px:.1f} px", f"focal length found; {rebuilt.true_focal_px:.1f} px is true"),
+        (f"{model.num_points:,}", f"points, each seen by {model.mean_track_length:.1f} views on average"),
+    )
+    scene = html.escape(rebuilt.page.read_text(encoding="utf-8"), quote=True)
+    frame = f'<iframe class="scene" title="The gallery in 3D" srcdoc="{scene}"></iframe>'
+    above = '<p class="soft">From above, with a ring where the reconstruction puts each camera:</p>'
+    return _section(title, text, _tiles(facts) + frame + above + plan(cameras, errors.centres))
 
 
 def _commands_section() -> str:

@@ -1,4 +1,4 @@
-"""The whole demo: a real pair and a rendered gallery, matched, judged by exact truth, written down on one page."""
+"""The whole demo: a real pair and a rendered gallery, matched and reconstructed, judged by exact truth."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import numpy.typing as npt
 from posfeat.data.images import read_image, write_image
 from posfeat.data.random_views import PosedCamera
 from posfeat.demo.gallery import gallery_cameras, gallery_scene, render_gallery
+from posfeat.demo.rebuilt import Rebuilt, rebuild
 from posfeat.demo.sample_photos import motorcycle_pair
 from posfeat.demo.truth import rendered_errors_px, stereo_errors_px
 from posfeat.matching import MatchOptions
@@ -96,6 +97,7 @@ class DemoResults:
 
     real: RealPair
     gallery: Gallery
+    rebuilt: Rebuilt | str  # or why the gallery could not be reconstructed
     seconds: dict[str, float] = field(default_factory=dict)  # of each step
 
 
@@ -118,7 +120,9 @@ def run_demo(model: PoSFeat, folder: Path, extraction: ExtractionOptions, progre
         match_pairs(features, all_pairs([view.name for view in views]), matches, MatchOptions(), progress=progress)
     with _timed(seconds, "comparing with the truth"):
         gallery = _judge_gallery(folder, views, features, matches)
-    return DemoResults(real, gallery, seconds)
+    with _timed(seconds, "reconstructing the gallery"), progress_bar("reconstructing") as progress:
+        rebuilt = rebuild(NetworkExtractor(model, extraction), place, views, progress)
+    return DemoResults(real, gallery, rebuilt, seconds)
 
 
 def _match_real_pair(model: PoSFeat, folder: Path, extraction: ExtractionOptions) -> RealPair:

@@ -24,9 +24,11 @@ MAY_IMPORT = {
     "nearest_neighbours": {"nearest_neighbours"} | FOUNDATION,
     "matching": {"matching", "nearest_neighbours"} | FOUNDATION,
     "training": {"training", "networks", "losses", "data", "matching", "benchmarks"} | FOUNDATION,
+    "adapt": {"adapt", "training", "pipeline", "benchmarks", "networks", "losses", "data", "matching", "interop"}
+    | FOUNDATION,
     "pipeline": {"pipeline", "networks", "data", "matching", "interop"} | FOUNDATION,
     "benchmarks": {"benchmarks", "pipeline", "networks", "data", "matching", "interop"} | FOUNDATION,
-    "demo": {"demo", "benchmarks", "pipeline", "networks", "data", "matching"} | FOUNDATION,
+    "demo": {"demo", "benchmarks", "pipeline", "networks", "data", "matching", "interop"} | FOUNDATION,
     "interop": {"interop", "networks", "data", "matching"} | FOUNDATION,
     "scale": {"scale", "benchmarks", "pipeline", "networks", "data", "matching"} | FOUNDATION,
     "page": {"page", "pipeline", "interop", "networks", "data", "matching"} | FOUNDATION,
