@@ -129,6 +129,7 @@ def test_two_processes_equal_one(tiny, tmp_path):
 
 def test_accumulated_parts_equal_their_sum_but_for_batch_norm(tiny):
     """The loss of a batch is the mean of its pairs' losses."""
+    from posfeat.data.loader import normalised
     from posfeat.training.distributed import item_generators
     from posfeat.training.loop import split_batch
     from posfeat.training.run import build_stage
@@ -137,7 +138,7 @@ def test_accumulated_parts_equal_their_sum_but_for_batch_norm(tiny):
     options = tiny(*QUICK)
     torch.manual_seed(0)
     stage = build_stage("description", options).eval()  # running statistics: pairs do not see each other
-    batch = next(training_batches(open_sources(options.data), options.data, 8, 0, 0, Workers()))
+    batch = normalised(next(training_batches(open_sources(options.data), options.data, 8, 0, 0, Workers())))
     generators = item_generators(0, 0, range(8))
     whole = stage(batch, generators).loss
     parts = [stage(p, item_generators(0, 0, range(4 * i, 4 * i + 4))).loss for i, p in enumerate(split_batch(batch, 2))]
