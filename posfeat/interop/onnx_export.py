@@ -5,13 +5,11 @@ The file also says which weights it holds and how keypoints are selected in it, 
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import io
 import json
 import os
 import warnings
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -65,7 +63,8 @@ def onnx_bytes(model: PoSFeat, selection: SelectionOptions, precision: GraphPrec
     graph = KeypointGraph(copy.deepcopy(model).cpu(), selection, dtype).eval()
     example = (torch.rand(1, 3, *_PROBE_SIZE), torch.tensor(100), torch.tensor(0.0))
     written = io.BytesIO()
-    with torch.no_grad(), _exporting():
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what is meant here
         torch.onnx.export(
             graph,
             example,
@@ -107,22 +106,3 @@ def load_onnx() -> Any:
     except ImportError as error:
         raise MissingExtraError(f"ONNX files need onnx ({error}); pip install 'posfeat[onnx]'") from None
     return onnx
-
-
-@contextlib.contextmanager
-def _exporting() -> Iterator[None]:
-    """expm1 has no ONNX operator; and the exporter warns of what is meant here."""
-    torch.onnx.register_custom_op_symbolic("aten::expm1", _expm1, OPSET)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        torch.onnx.unregister_custom_op_symbolic("aten::expm1", OPSET)
-
-
-def _expm1(graph: Any, x: Any) -> Any:
-    """exp(x) - 1 = 2 t / (1 - t) with t = tanh(x / 2): exact for small x too."""
-    half, one = (graph.op("Constant", value_t=torch.tensor(value)) for value in (0.5, 1.0))
-    tanh = graph.op("Tanh", graph.op("Mul", x, half))
-    return graph.op("Div", graph.op("Add", tanh, tanh), graph.op("Sub", one, tanh))

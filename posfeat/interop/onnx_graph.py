@@ -67,7 +67,7 @@ class KeypointGraph(nn.Module):
         right, bottom = ((ALIGNMENT_PX - size % ALIGNMENT_PX) % ALIGNMENT_PX for size in (width, height))
         padded = F.pad((image - self.mean) / self.std, (0, right, 0, bottom), mode="replicate").to(self.dtype)
         maps = self.networks.description(padded)
-        scores = self.networks.keypoint_scores(self.networks.detection(padded, maps))
+        scores = self.networks.detection(padded, maps)
         return maps.descriptors.float(), scores[0, 0, :height, :width].float()
 
 

@@ -50,8 +50,3 @@ class PaperDetection(nn.Module):
         hidden = torch.cat([features, F.instance_norm(self.convimg(image))], dim=1)
         hidden = self.relu(F.instance_norm(self.conv2(hidden)))
         return F.softplus(F.instance_norm(self.conv3(hidden)))
-
-    @staticmethod
-    def keypoint_scores(raw: Annotated[Tensor, "batch 1 height width"]) -> Annotated[Tensor, "batch 1 height width"]:
-        """The scores that keypoints are chosen by: the map itself (the paper's thresholds are meant for it)."""
-        return raw

@@ -111,8 +111,6 @@ class FittedImageBranch:
 class FastPaperDetection(nn.Module):
     """The paper's detection network, image by image, the full resolution in blocks of rows that fit a cache."""
 
-    keypoint_scores = staticmethod(PaperDetection.keypoint_scores)
-
     def __init__(self, slow: PaperDetection) -> None:
         super().__init__()
         features = slow.conv1.out_channels

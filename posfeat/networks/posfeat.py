@@ -167,19 +167,18 @@ class PoSFeat(nn.Module):
 
 
 class DenseNetworks(nn.Module):
-    """Both networks in a row, and the scores that keypoints are chosen by."""
+    """Both networks in a row: descriptors, and the scores that keypoints are chosen by."""
 
     def __init__(self, description: nn.Module, detection: PaperDetection | CompactDetection) -> None:
         super().__init__()
         self.description = description
         self.detection: nn.Module = detection
-        self.keypoint_scores = detection.keypoint_scores
 
     def forward(self, image: Annotated[Tensor, "batch 3 height width"]) -> DenseFeatures:
         height, width = image.shape[-2:]
         padded = pad_to_multiple(image, ALIGNMENT_PX)
         maps = self.description(padded)
-        scores = self.keypoint_scores(self.detection(padded, maps))
+        scores = self.detection(padded, maps)
         return DenseFeatures(maps.descriptors, scores[..., :height, :width])
 
     def fuse(self, probe: Annotated[Tensor, "batch 3 height width"]) -> None:

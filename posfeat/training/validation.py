@@ -83,7 +83,7 @@ def validate(
                 number = options.pictures - pictures_left
                 picture(f"matches_{number}", _drawn(batch, item, matched, draw))
                 if scores is not None:
-                    picture(f"scores_{number}", score_picture(model, scores[item, 0]))
+                    picture(f"scores_{number}", score_picture(scores[item, 0].cpu()))
                 pictures_left -= 1
     names = sorted({name for row in rows for name in row})
     return {name: float(np.mean([row[name] for row in rows if name in row])) for name in names}
@@ -155,9 +155,8 @@ def true_positions(batch: PairBatch, item: int, xy0: Tensor) -> Annotated[Tensor
     return sample_map(truth, xy0[None])[0].T
 
 
-def score_picture(model: PoSFeat, raw: Annotated[Tensor, "height width"]) -> RGB:
+def score_picture(scores: Annotated[Tensor, "height width"]) -> RGB:
     """A score map as a grey picture, stretched to its own range."""
-    scores = model.detection.keypoint_scores(raw[None, None])[0, 0].cpu()
     low, high = scores.min(), torch.quantile(scores, 0.999)
     grey = ((scores - low) / (high - low).clamp(min=1e-9)).clamp(0, 1) * 255
     return np.repeat(grey.byte().numpy()[..., None], 3, axis=2)
