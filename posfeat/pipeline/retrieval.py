@@ -5,7 +5,8 @@ the word are summed, and the sums normalised. The vocabulary, and the few direct
 most, are learnt from that set's own features in seconds. No second network is needed, and any features will do.
 
 Memory is linear in the number of images: images are read one at a time and 128 numbers of each are kept. Neighbours are
-exact, by blocks of one matrix product; up to a hundred thousand images that takes less time than building an index.
+exact, by blocks of one matrix product whose size does not grow with the set; up to a hundred thousand images that takes
+less time than building an index.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ MOST_KEYPOINTS = 2048  # of an image, its best ones
 _IMAGES_TO_LEARN_FROM = 512
 _DESCRIPTORS_OF_EACH = 100
 _ROUNDS = 10
-_ROWS_AT_ONCE = 1024
+_SIMILARITIES_AT_ONCE = 2**26  # 256 MB
 
 Progress = Callable[[int, int], None]
 
@@ -60,7 +61,8 @@ class ImageIndex:
     ) -> tuple[Annotated[Tensor, "queries found"], Annotated[Tensor, "queries found"]]:
         """Rows of the set's most similar images, and their similarities, best first."""
         count = min(count, len(self.names))
-        found = [(block @ self.vectors.T).topk(count, dim=1) for block in vectors.split(_ROWS_AT_ONCE)]
+        rows = max(1, _SIMILARITIES_AT_ONCE // max(1, len(self.names)))
+        found = [(block @ self.vectors.T).topk(count, dim=1) for block in vectors.split(rows)]
         return torch.cat([top.indices for top in found]), torch.cat([top.values for top in found])
 
     def save(self, path: Path) -> None:
