@@ -39,7 +39,7 @@ from posfeat.types import Array, Camera, Features, OptionsError, ReconstructionE
 UNKNOWN_MODEL = "SIMPLE_RADIAL"
 _FOCAL_FACTOR = 1.2  # of the longer side, where nothing is known
 _MOST_MAP_CAMERAS = 3
-_CLEARLY_MORE = 1.03
+_CLEARLY_LESS = 0.8
 _SAME_FOCAL = 0.01
 _BELIEVED = -3.0  # one chance pose in a thousand photos
 
@@ -160,7 +160,7 @@ class Localizer:
         for guess, focal in self._guesses(features.image_size, camera, focal_px, images):
             pose = estimate_absolute_pose(xy, xyz, guess, focal, self.options.pose)
             # guesses come in the order of trust
-            if pose is not None and (best is None or pose.num_inliers > _CLEARLY_MORE * best[0].num_inliers):
+            if pose is not None and (best is None or _clearly_better(pose, best[0], xy, xyz, self.options.pose)):
                 best = pose, focal
         if best is None or _chance(best[0], self.options.pose) > _BELIEVED:
             raise ReconstructionError(
@@ -225,6 +225,22 @@ def _different(cameras: Sequence[Camera]) -> list[Camera]:
         if all(abs(camera.matrix[0, 0] / other.matrix[0, 0] - 1) > _SAME_FOCAL for other in found):
             found.append(camera)
     return found[:_MOST_MAP_CAMERAS]
+
+
+def _clearly_better(
+    pose: AbsolutePose, other: AbsolutePose, xy: Array, points: Array, options: AbsolutePoseOptions
+) -> bool:
+    """Whether it leaves clearly less of the matches that support one of the two unexplained.
+
+    Numbers of matches would not tell: with a wrong focal length nearly as many come near their places from farther away.
+    """
+    either = pose.inliers | other.inliers
+    limit = options.limit_px(pose.camera)
+    left, left_by_other = (
+        np.square(reprojection_errors(one.cam_from_world, one.camera, xy[either], points[either]).clip(max=limit)).sum()
+        for one in (pose, other)
+    )
+    return bool(left < _CLEARLY_LESS * left_by_other)
 
 
 def _chance(pose: AbsolutePose, options: AbsolutePoseOptions) -> float:
