@@ -14,6 +14,12 @@ PhotoReference = Annotated[
     Field(min_length=1, max_length=1024, description="what POST /api/photos answered, or root/path of a photo"),
 ]
 
+# rows of numbers; arrays of mixed kinds cannot be said so that every generator of clients understands it
+Row2 = Annotated[list[float], Field(min_length=2, max_length=2)]
+Row3 = Annotated[list[float], Field(min_length=3, max_length=3)]
+Row4 = Annotated[list[float], Field(min_length=4, max_length=4)]
+Row5 = Annotated[list[float], Field(min_length=5, max_length=5)]
+
 
 class Asked(BaseModel):
     """A request: an unknown or misspelt field is refused."""
@@ -127,7 +133,7 @@ class FeaturesAnswer(BaseModel):
 
     width: int
     height: int
-    keypoints: list[tuple[float, float]]
+    keypoints: list[Row2]
     scores: list[float]
 
 
@@ -149,8 +155,8 @@ class GeometryAnswer(BaseModel):
 class PairAnswer(BaseModel):
     """Matches by the numbers of their keypoints, rows of (keypoint in 0, keypoint in 1, score), best first."""
 
-    num_keypoints: tuple[int, int]
-    matches: list[tuple[int, int, float]]
+    num_keypoints: Row2
+    matches: list[Row3]
     verified: list[bool]
     geometry: GeometryAnswer
 
@@ -159,7 +165,7 @@ class MatchAnswer(BaseModel):
     """Matches by their positions, rows of (x0, y0, x1, y1, score), best first."""
 
     images: list[FeatureCount]
-    matches: list[tuple[float, float, float, float, float]]
+    matches: list[Row5]
     verified: list[bool]
     geometry: GeometryAnswer
 
@@ -178,7 +184,7 @@ class KeypointAnswer(BaseModel):
     x: float
     y: float
     score: float
-    candidates: list[tuple[int, float, float, float]]
+    candidates: list[Row4]
 
 
 class MethodAnswer(BaseModel):

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from posfeat.data.colmap import is_colmap_model
 from posfeat.data.images import IMAGE_SUFFIXES
 from posfeat.page import run_files
-from posfeat.page.api_types import Asked
+from posfeat.page.api_types import Asked, Row2
 from posfeat.page.limits import not_found
 from posfeat.page.roots import Roots, subfolders
 from posfeat.page.services import Services
@@ -66,8 +66,8 @@ class RunAnswer(BaseModel):
 
     path: str
     updated: float
-    curves: dict[str, dict[str, list[tuple[float, float]]]]
-    pictures: dict[str, list[tuple[int, str]]]
+    curves: dict[str, dict[str, list[Row2]]]
+    pictures: dict[str, list[Annotated[list[int | str], Field(min_length=2, max_length=2)]]]
     texts: dict[str, str]
 
 

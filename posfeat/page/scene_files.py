@@ -15,7 +15,9 @@ from posfeat.interop.colmap import observations, point_rows, read_model, registe
 from posfeat.page.roots import Roots
 from posfeat.types import Array, Array32, Camera, DataError, View
 
-MODEL_FILES = [f"{name}.{end}" for name in ("cameras", "images", "points3D", "rigs", "frames") for end in ("bin", "txt")]
+MODEL_FILES = [
+    f"{name}.{end}" for name in ("cameras", "images", "points3D", "rigs", "frames") for end in ("bin", "txt")
+]
 MOST_POINTS = 400_000  # those seen by the most photos
 _PARENTS = 4  # folders above a model in which its photos may lie
 _NUMBER = re.compile(rb"# Number of (?:images|points): (\d+)")

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Form, Query, Request, Response, UploadFile
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
-from posfeat.page.api_types import Asked
+from posfeat.page.api_types import Asked, Row2, Row3
 from posfeat.page.limits import RefusedError, not_found
 from posfeat.page.localizers import Localizers, known_camera, localization_json
 from posfeat.page.photos import safe_name
@@ -95,14 +95,14 @@ class SceneAnswer(BaseModel):
 class SeenAnswer(BaseModel):
     """Rows of (point, x, y) of what a camera sees."""
 
-    points: list[tuple[int, float, float]]
+    points: list[Row3]
 
 
 class TrackAnswer(BaseModel):
     """A point, and rows of (camera, x, y) of those that see it."""
 
-    xyz: tuple[float, float, float]
-    track: list[tuple[int, float, float]]
+    xyz: Row3
+    track: list[Row3]
 
 
 class LocalizeAnswer(BaseModel):
@@ -113,7 +113,7 @@ class LocalizeAnswer(BaseModel):
 
     cam_from_world: list[float]
     world_from_cam: list[float]
-    centre: tuple[float, float, float]
+    centre: Row3
     width: int
     height: int
     tan_x: float
@@ -123,7 +123,7 @@ class LocalizeAnswer(BaseModel):
     num_matches: int
     reprojection_error_px: float
     centre_deviation: float | None
-    keypoints: list[tuple[float, float]]
+    keypoints: list[Row2]
     images: list[str]
 
 

@@ -38,6 +38,15 @@ AUDIT = """() => {
     const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
     if (ratio < 4.5) found.push(`contrast ${ratio.toFixed(2)}: ${e.tagName} ${e.textContent.trim().slice(0, 40)}`);
   }
+  for (const e of document.querySelectorAll('button, select, input[type=text], .button')) {
+    if (!seen(e) || e.matches(':disabled, [aria-disabled="true"]')) continue;
+    const style = getComputedStyle(e), wide = parseFloat(style.borderTopWidth);
+    let ground = e.parentElement;
+    while (ground && rgb(getComputedStyle(ground).backgroundColor)[3] === 0) ground = ground.parentElement;
+    const ratio = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (wide && ground && ratio(light(rgb(style.borderTopColor)), light(rgb(getComputedStyle(ground).backgroundColor))) < 3) found.push(`faint edge: ${e.outerHTML.slice(0, 90)}`);
+  }
+  for (const e of document.querySelectorAll('.scroll, .field, .row, figcaption, dl')) if (seen(e) && e.scrollWidth > e.clientWidth + 1) found.push(`cut off: ${e.outerHTML.slice(0, 90)}`);
   if (!document.documentElement.lang || !document.title || !document.querySelector('h1')) found.push('language, title or heading is missing');
   if (document.documentElement.scrollWidth > innerWidth) found.push(`wider than the window: ${document.documentElement.scrollWidth} of ${innerWidth}`);
   return found;
@@ -69,9 +78,17 @@ def chromium() -> Iterator[Any]:
 class Visitor:
     """A page in a window of its own, and everything that went wrong on it."""
 
-    def __init__(self, browser: Any, address: str, width: int = 1280, height: int = 900, scheme: str = "light") -> None:
+    def __init__(
+        self,
+        browser: Any,
+        address: str,
+        width: int = 1280,
+        height: int = 900,
+        scheme: str = "light",
+        motion: str = "reduce",
+    ) -> None:
         self.context = browser.new_context(
-            viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion="reduce"
+            viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion=motion
         )
         self.page = self.context.new_page()
         self.address = address

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from posfeat.page.limits import RefusedError
 from posfeat.page.roots import Roots
 from posfeat.types import DataError
-from tests.page.running_server import Client
+from tests.page.running_server import Client, running, services_of
 
 
 def test_folders_and_photos_to_choose_from(server: Client) -> None:
@@ -80,6 +81,30 @@ def test_runs(server: Client) -> None:
     assert picture.headers["content-type"] == "image/jpeg"
     assert server.get("/api/run/picture", path="runs/second", name="metrics.jsonl").status == 404
     assert server.get("/api/run", path="album").status == 404
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "config.yaml", "provenance.json", "pictures"])
+def test_a_run_whose_files_lie_elsewhere_is_refused(
+    name: str, weights: Path, album: Path, runs: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(runs / "first", tmp_path / "runs" / "mine")
+    place, outside = tmp_path / "runs" / "mine" / name, tmp_path / "outside"
+    if place.is_dir():
+        place.rename(outside)
+    else:
+        outside.write_text('{"step": 1, "kind": "secret", "loss": 1}\n')
+        place.unlink(missing_ok=True)
+    place.symlink_to(outside)
+    with running(services_of(weights, [tmp_path / "runs"])) as client:
+        assert [run["path"] for run in client.get("/api/runs").json] == (
+            [] if name == "metrics.jsonl" else ["runs/mine"]
+        )
+        for answer in (
+            client.get("/api/run", path="runs/mine"),
+            client.get("/api/run/picture", path="runs/mine", name="0000020_matches_0.jpg"),
+        ):
+            assert answer.status == 403
+            assert f"{name} is a link that leads out" in answer.detail
 
 
 def test_roots_of_the_same_name_are_told_apart(tmp_path: Path) -> None:

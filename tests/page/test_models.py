@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -150,6 +151,56 @@ def test_a_reconstruction_that_fails_says_why(client: Client, gallery_map: Path)
     assert str(gallery_map.parent) not in ended["error"]
     assert start(client, photos="nowhere").status == 403
     assert start(client, photos=gallery_map.name, method="surf").status == 422
+
+
+def test_links_out_of_the_folders_are_refused(weights: Path, gallery_map: Path, album: Path, tmp_path: Path) -> None:
+    shutil.copytree(gallery_map / "sparse" / "0", tmp_path / "root" / "model")
+    (tmp_path / "root" / "model" / "features.h5").symlink_to(gallery_map / "features.h5")
+    (tmp_path / "root" / "photos").mkdir()
+    for name in ("a.jpg", "b.jpg"):
+        (tmp_path / "root" / "photos" / name).symlink_to(album / "b.jpg")
+    with running(services_of(weights, [tmp_path / "root"], output=tmp_path / "made")) as client:
+        assert client.get("/api/scene", path="root/model").json["can_localize"] is False
+        refused = [
+            client.post("/api/localize", {"image": (album / "b.jpg").read_bytes()}, scene="root/model"),
+            start(client, photos="root/photos"),
+        ]
+        (tmp_path / "root" / "model" / "points3D.bin").unlink()
+        (tmp_path / "root" / "model" / "points3D.bin").symlink_to(gallery_map / "sparse" / "0" / "points3D.bin")
+        refused += [client.get(f"/api/scene{part}", path="root/model") for part in ("", "/points")]
+        for answer, name in zip(refused, ("features.h5", "a.jpg", "points3D.bin", "points3D.bin"), strict=True):
+            assert answer.status == 403
+            assert f"{name} is a link that leads out" in answer.detail
+        assert not (tmp_path / "made").exists()
+
+
+def test_a_model_that_is_cut_off_is_one_line(weights: Path, gallery_map: Path, tmp_path: Path) -> None:
+    shutil.copytree(gallery_map / "sparse" / "0", tmp_path / "root" / "model")
+    points = tmp_path / "root" / "model" / "points3D.bin"
+    points.write_bytes(points.read_bytes()[:-7])
+    with running(services_of(weights, [tmp_path / "root"])) as client:
+        answer = client.get("/api/scene", path="root/model")
+        assert answer.status == 422
+        assert answer.detail.startswith("root/model/points3D.bin is damaged or cut off")
+
+
+def test_reconstructions_end_with_the_server(weights: Path, gallery: GalleryPhotos, tmp_path: Path) -> None:
+    services = services_of(weights, [gallery.folder], output=tmp_path / "made")
+    with running(services) as client:
+        job = start(client, photos=gallery.folder.name).json["job"]
+        while client.get(f"/api/reconstructions/{job}").json["state"] == "waiting":
+            time.sleep(0.02)
+        process = services.reconstructions._jobs[job].process
+    assert process is not None
+    assert process.wait(10) != 0
+
+
+def test_what_is_made_may_not_be_writable(weights: Path, gallery: GalleryPhotos, tmp_path: Path) -> None:
+    (tmp_path / "a file").write_text("")
+    with running(services_of(weights, [gallery.folder], output=tmp_path / "a file" / "made")) as client:
+        answer = start(client, photos=gallery.folder.name)
+        assert (answer.status, client.get("/api/reconstructions").json) == (422, [])
+        assert "start posfeat serve with -o FOLDER" in answer.detail
 
 
 def test_a_process_that_does_not_listen_is_ended() -> None:

@@ -18,6 +18,15 @@ from tests.pipeline.conftest import GalleryPhotos
 
 Visit = Callable[..., Visitor]
 WIDTH, HEIGHT = 480, 360  # of the photos
+# a point that a click on it picks: no camera and no other point is before it
+POINT_TO_CLICK = """() => {
+  for (let i = 0; i < viewer.positions.length / 3; i += 1) {
+    const at = viewer.project(viewer.pointAt(i));
+    if (!at || at[0] < 20 || at[1] < 20 || at[0] > viewer.canvas.clientWidth - 20 || at[1] > viewer.canvas.clientHeight - 20) continue;
+    const found = viewer.pick(Math.round(at[0]), Math.round(at[1]));
+    if (found.camera < 0 && found.point === i) return [i, Math.round(at[0]), Math.round(at[1])];
+  }
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +88,8 @@ def test_two_photos_are_dropped_and_the_sliders_move(visit: Visit, photos: tuple
     page = drop_both(visitor, photos)
     assert "agree with one epipolar geometry" in page.inner_text("#summary")
     everything = number_of_matches(page)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
     visitor.slide("#keypoints", 6)
     fewer = wait_for_change(page, everything)
     assert "64 keypoints and 64 keypoints" in page.inner_text("#summary")
@@ -92,6 +103,8 @@ def test_two_photos_are_dropped_and_the_sliders_move(visit: Visit, photos: tuple
     assert int(page.get_attribute("#summary", "data-ms")) < 3000  # 300 on a machine that does nothing else
     page.select_option("#geometry", "homography")
     page.wait_for_function("() => document.querySelector('#summary').textContent.includes('one homography')")
+    assert len(asked) == 5
+    assert all("/api/pair?" in url for url in asked), "no network runs again"
 
 
 def test_a_keypoint_is_clicked(visit: Visit, photos: tuple[bytes, bytes], site: Client) -> None:
@@ -186,9 +199,44 @@ def test_a_model_is_opened(visit: Visit, gallery: GalleryPhotos) -> None:
         page.keyboard.press(key)
     page.wait_for_selector("#photo-card:not([hidden])")
     assert page.evaluate("() => viewer.view.yaw") != before["yaw"]
-    point = page.evaluate("() => { viewer.onPoint(7); return viewer.pointAt(7); }")
-    page.wait_for_selector("#track-card:not([hidden])")
-    assert len(point) == 3
+
+
+def test_the_mouse_turns_the_model_and_picks_a_point(visit: Visit) -> None:
+    page = visit().open("/model")
+    box = page.locator("#world").bounding_box()
+    before = page.evaluate("() => ({ ...viewer.view })")
+    page.mouse.move(box["x"] + 200, box["y"] + 200)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 260, box["y"] + 230, steps=4)
+    page.mouse.up()
+    after = page.evaluate("() => ({ ...viewer.view })")
+    assert abs(after["yaw"] - before["yaw"]) > 0.1
+    assert (after["distance"], after["target"]) == (before["distance"], before["target"])
+    page.mouse.wheel(0, -200)
+    page.wait_for_function("d => viewer.view.distance < d", arg=before["distance"])
+    point, x, y = page.evaluate(POINT_TO_CLICK)
+    page.mouse.click(box["x"] + x, box["y"] + y)
+    page.wait_for_selector("#track-card:not([hidden]) button")
+    assert page.url.endswith(f"point={point}")
+    assert page.evaluate("() => viewer.rays.length") == page.locator("#track button").count() >= 2
+    page.locator("#track button").first.click()
+    page.wait_for_selector("#photo-card:not([hidden])")
+    link = page.url
+    page.goto("about:blank")
+    page.goto(link)
+    page.wait_for_selector("#photo-card:not([hidden])")
+
+
+def test_flights_are_slow_unless_motion_is_unwanted(visit: Visit) -> None:
+    for motion, at_once in (("reduce", True), ("no-preference", False)):
+        page = visit(motion=motion).open("/model")
+        moved = page.evaluate(
+            "() => { const before = viewer.view.yaw; viewer.flyToCamera(0); return viewer.view.yaw !== before; }"
+        )
+        assert moved == at_once
+        page.evaluate("() => { document.body.insertAdjacentHTML('beforeend', '<i class=busy></i>'); }")
+        turning = page.evaluate("() => getComputedStyle(document.querySelector('.busy')).animationName")
+        assert (turning == "none") == at_once
 
 
 def test_the_model_is_drawn_without_webgl_too(visit: Visit) -> None:
@@ -209,7 +257,7 @@ def test_the_model_is_drawn_without_webgl_too(visit: Visit) -> None:
     assert shown[1] > 5
 
 
-def test_a_photo_is_found_in_the_model(visit: Visit, gallery: GalleryPhotos) -> None:
+def test_a_photo_is_found_in_the_model(visit: Visit, gallery: GalleryPhotos, photos: tuple[bytes, bytes]) -> None:
     visitor = visit()
     page = visitor.open("/model")
     visitor.drop("#drop", gallery.views[3].image_path.read_bytes(), "mine.png")
@@ -219,6 +267,12 @@ def test_a_photo_is_found_in_the_model(visit: Visit, gallery: GalleryPhotos) -> 
         "() => { const [a, b] = [viewer.located, viewer.cameras[3]].map(c => [3, 7, 11].map(i => c.world_from_cam[i])); return Math.hypot(...a.map((v, i) => v - b[i])) / viewer.extent; }"
     )
     assert off < 0.02
+    assert page.inner_text("#photo-title") == "mine.png"
+    page.get_by_role("button", name="Forget").click()
+    page.wait_for_selector("#photo-card", state="hidden")
+    visitor.drop("#drop", photos[0], "elsewhere.png")
+    page.wait_for_function("() => document.querySelector('#found').textContent.includes('is not localized')")
+    visitor.problems.clear()  # the refusal
 
 
 def test_a_reconstruction_is_followed_to_its_end(visit: Visit, gallery: GalleryPhotos) -> None:
@@ -230,8 +284,12 @@ def test_a_reconstruction_is_followed_to_its_end(visit: Visit, gallery: GalleryP
     page.select_option("#method", "rootsift")
     page.click("#start")
     page.wait_for_selector('.job[data-state="running"] progress')
+    page.get_by_role("button", name="Stop").click()
+    page.wait_for_selector('.job[data-state="cancelled"]')
+    page.click("#start")
+    page.wait_for_function("() => document.querySelector('.job').textContent.includes('extracting features')")
     page.wait_for_selector('.job[data-state="done"]', timeout=180_000)
-    assert f"{len(gallery.views)} of {len(gallery.views)} photos placed" in page.inner_text(".job")
+    assert f"{len(gallery.views)} of {len(gallery.views)} photos placed" in page.inner_text('.job[data-state="done"]')
     page.wait_for_function("() => document.querySelector('#scene').value.startsWith('made/')")
     page.wait_for_selector("body[data-ready]")
     assert page.inner_text("#summary").startswith(f"{len(gallery.views)} photos, ")

@@ -7,7 +7,7 @@ const typeOf = (schema = {}, all = {}) => {
   if (schema.enum) return schema.enum.map((v) => JSON.stringify(v)).join(" | ");
   if (schema.anyOf) return schema.anyOf.map((one) => typeOf(one, all)).join(" | ");
   if (schema.format === "binary" || schema.contentMediaType) return "file";
-  if (schema.type === "array") return schema.prefixItems ? `[${schema.prefixItems.map((one) => typeOf(one, all)).join(", ")}]` : `${typeOf(schema.items, all)}[]`;
+  if (schema.type === "array") return `${typeOf(schema.items, all)}[${schema.minItems && schema.minItems === schema.maxItems ? schema.minItems : ""}]`;
   return schema.type || "any";
 };
 
