@@ -16,6 +16,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from posfeat.adapt.options import AdaptOptions
+    from posfeat.adapt.run import Adapted, adapt_to
     from posfeat.matching import MatchOptions, match
     from posfeat.networks.checkpoint import load
     from posfeat.networks.posfeat import PoSFeat
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdaptOptions",
+    "Adapted",
     "CheckpointError",
     "DataError",
     "DenseFeatures",
@@ -53,11 +57,15 @@ __all__ = [
     "ReconstructionError",
     "StoreError",
     "__version__",
+    "adapt_to",
     "load",
     "match",
 ]
 
 _HOME = {
+    "adapt_to": "posfeat.adapt.run",
+    "Adapted": "posfeat.adapt.run",
+    "AdaptOptions": "posfeat.adapt.options",
     "load": "posfeat.networks.checkpoint",
     "Localization": "posfeat.pipeline.localize",
     "Localizer": "posfeat.pipeline.localize",

@@ -11,6 +11,7 @@ import typer
 
 from posfeat import __version__
 from posfeat.cli import (
+    adapt,
     convert,
     data,
     demo,
@@ -53,6 +54,7 @@ app.command("inspect", epilog=inspect.EXAMPLES)(inspect.inspect)
 app.command("convert", epilog=convert.EXAMPLES)(convert.convert)
 app.command("serve", epilog=serve.EXAMPLES)(serve.serve)
 app.command("train", epilog=train.EPILOG)(train.train)
+app.command("adapt", epilog=adapt.EXAMPLES)(adapt.adapt)
 app.add_typer(data.app, name="data")
 app.add_typer(export.app, name="export")
 app.add_typer(evaluate.app, name="evaluate")

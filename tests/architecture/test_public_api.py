@@ -9,6 +9,8 @@ import pytest
 import posfeat
 
 NAMES = {
+    "AdaptOptions",
+    "Adapted",
     "CheckpointError",
     "DataError",
     "DenseFeatures",
@@ -25,6 +27,7 @@ NAMES = {
     "ReconstructionError",
     "StoreError",
     "__version__",
+    "adapt_to",
     "load",
     "match",
 }
@@ -49,6 +52,10 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     ("callable_", "parameters"),
     [
         (lambda: posfeat.load, ["weights", "device"]),
+        (
+            lambda: posfeat.adapt_to,
+            ["source", "output", "options", "weights", "masks", "generic", "device", "events"],
+        ),
         (lambda: posfeat.Localizer, ["map_folder", "model", "features", "options"]),
         (lambda: posfeat.Localizer.localize, ["self", "image", "camera"]),
         (lambda: posfeat.PoSFeat.extract, ["self", "image", "max_keypoints", "mask", "scales", "rotations", "options"]),
