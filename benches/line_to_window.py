@@ -17,6 +17,7 @@ import time
 
 import torch
 import torch.nn.functional as F
+from in_turn import Row
 from torch import Tensor
 
 from posfeat.geometry.pixels import inside_image, sample_map
@@ -100,6 +101,26 @@ def measure(way: str, arguments: argparse.Namespace) -> dict[str, float]:
     return {"seconds": min(times), "mib": peak} | result
 
 
+def in_fresh_processes(given: list[str]) -> dict[str, dict[str, float]]:
+    """What both ways measure, each in a process of its own."""
+    printed = {
+        way: subprocess.run(
+            [sys.executable, __file__, *given, "--way", way], check=True, capture_output=True, text=True
+        )
+        for way in ("direct", "ours")
+    }
+    return {way: json.loads(done.stdout) for way, done in printed.items()}
+
+
+def rows() -> list[Row]:
+    found = in_fresh_processes(["--batch", "2", "--threads", str(torch.get_num_threads())])
+    name, peer = "line-to-window, batch of 2", "gathering every point"
+    return [
+        Row(name, peer, found["ours"]["seconds"] * 1e3, found["direct"]["seconds"] * 1e3, "ms"),
+        Row(f"memory of {name}", peer, found["ours"]["mib"], found["direct"]["mib"], "MiB"),
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--batch", type=int, default=6)
@@ -114,12 +135,10 @@ def main() -> None:
     if arguments.way:
         print(json.dumps(measure(arguments.way, arguments)))
         return
-    rows = {}
-    for way in ("direct", "ours"):
-        command = [sys.executable, *sys.argv, "--way", way]
-        rows[way] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-        print(f"{way:7s}" + "  ".join(f"{key} {value:.6g}" for key, value in rows[way].items()))
-    time_ratio, memory_ratio = (rows["direct"][key] / rows["ours"][key] for key in ("seconds", "mib"))
+    found = in_fresh_processes(sys.argv[1:])
+    for way, values in found.items():
+        print(f"{way:7s}" + "  ".join(f"{key} {value:.6g}" for key, value in values.items()))
+    time_ratio, memory_ratio = (found["direct"][key] / found["ours"][key] for key in ("seconds", "mib"))
     print(f"ours is {time_ratio:.1f} times faster and needs 1/{memory_ratio:.1f} of the memory")
 
 

@@ -12,14 +12,15 @@ Both run in turn in one process. Matching accuracy on rendered pairs must not su
 from __future__ import annotations
 
 import argparse
+import copy
 import dataclasses
 import functools
-import time
 import warnings
 from collections.abc import Callable
 
 import numpy as np
 import torch
+from in_turn import Row, against, in_turn, photo
 from skimage import data as pictures
 from torch import Tensor
 
@@ -37,6 +38,7 @@ from posfeat.networks.posfeat import ModelOptions, PoSFeat, build_model
 from posfeat.types import Features
 
 HEIGHT, WIDTH = 480, 640
+PLAIN = "straightforward forward, fp32"
 
 
 def make_model(arguments: argparse.Namespace) -> PoSFeat:
@@ -60,15 +62,30 @@ def rendered_pairs(count: int) -> list[PairSample]:
     return [render_pair(photos[i % 4], HEIGHT, WIDTH, rng, options) for i, rng in enumerate(drawn)]
 
 
-def best_times(ways: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Best time of each, run in turn so that both meet the same weather."""
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(repeats + 1):  # the first round only warms up
-        for name, run in ways.items():
-            start = time.perf_counter()
-            run()
-            times[name].append(time.perf_counter() - start)
-    return {name: min(values[1:]) for name, values in times.items()}
+def ways_of(model: PoSFeat, pixels: np.ndarray, options: ExtractionOptions) -> dict[str, Callable[[], object]]:
+    """The straightforward forward, and whole extractions."""
+    image = normalise(pixels)
+
+    def straightforward() -> None:
+        with torch.no_grad():
+            model(image)
+
+    ways: dict[str, Callable[[], object]] = {PLAIN: straightforward}
+    for precision in ("fp32", "auto"):
+        # a model keeps one fast copy: each precision has a model of its own, or every turn would make it anew
+        chosen, copied = dataclasses.replace(options, precision=precision), copy.deepcopy(model)
+        ways[f"whole extraction, {precision}"] = functools.partial(copied.extract, pixels, options=chosen)
+    return ways
+
+
+def rows() -> list[Row]:
+    warnings.filterwarnings("ignore", message=".*untrained.*")
+    model = make_model(argparse.Namespace(weights=None, encoder=None, caffe=False))
+    times = in_turn(ways_of(model, photo(WIDTH, HEIGHT), ExtractionOptions()), rounds=3, seconds=40)
+    return [
+        against(times, "whole extraction, auto", PLAIN, 0.5, label="paper's network, whole extraction"),
+        against(times, "whole extraction, fp32", PLAIN, label="paper's network, whole extraction, fp32"),
+    ]
 
 
 def accuracy(extract: Callable[[np.ndarray], Features], pairs: list[PairSample]) -> tuple[Tensor, float]:
@@ -106,24 +123,14 @@ def main() -> None:
     selection = dataclasses.replace(ExtractionOptions().selection, max_keypoints=arguments.keypoints)
     options = ExtractionOptions(selection=selection)
     plain = FastNetworks(model, torch.device("cpu"), torch.float32, model.description.stride, ())
-    photo = pairs[0].image0
-    image = normalise(photo)
-
-    def straightforward() -> None:
-        with torch.no_grad():
-            model(image)
-
-    ways = {"straightforward forward, fp32": straightforward}
-    for precision in dict.fromkeys(("fp32", "auto")):
-        chosen = dataclasses.replace(options, precision=precision)
-        ways[f"whole extraction, {precision}"] = lambda chosen=chosen: model.extract(photo, options=chosen)
-    times = best_times(ways, arguments.repeats)
-    base = times["straightforward forward, fp32"]
+    pixels = pairs[0].image0
+    times = in_turn(ways_of(model, pixels, options), arguments.repeats, 300)
+    base = times[PLAIN].least
     print(
         f"{WIDTH}x{HEIGHT}, {arguments.keypoints} keypoints, {torch.get_num_threads()} threads; auto is {choose_dtype('auto', model.device)}"
     )
-    for name, seconds in times.items():
-        print(f"  {name:32s} {seconds * 1000:7.0f} ms   {base / seconds:5.2f} times as fast")
+    for name, time in times.items():
+        print(f"  {name:32s} {time.least:7.0f} ms   {base / time.least:5.2f} times as fast")
     slow, count_slow = accuracy(
         lambda pixels: extract_image(functools.partial(network_features, plain), pixels, None, options), pairs
     )

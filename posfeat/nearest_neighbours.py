@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from posfeat.processor import multiplies_bfloat16
+from posfeat.processor import prefers_bfloat16
 
 _BLOCK_ON_CPU = (1024, 1024)  # rows and columns: 2 MiB of 16-bit numbers
 _BLOCK_ELSEWHERE = (4096, 4096)
@@ -55,7 +55,7 @@ def nearest_neighbours(
     """
     if descriptors0.device.type != "cpu":
         return _by_running_maxima(descriptors0, descriptors1, seconds)
-    dtype = torch.bfloat16 if multiplies_bfloat16() else torch.float32
+    dtype = torch.bfloat16 if prefers_bfloat16() else torch.float32
     set0, set1 = _Rounded.of(descriptors0, dtype), _Rounded.of(descriptors1, dtype)
     maxima0, maxima1 = _group_maxima(set0, set1, both)
     rows = _settle(set0, set1, maxima0, torch.arange(len(descriptors0)), seconds)

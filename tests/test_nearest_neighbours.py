@@ -70,7 +70,7 @@ def test_running_maxima_say_the_same(seconds: bool, monkeypatch: pytest.MonkeyPa
 
 def test_rounding_to_16_bits_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Candidates closer to one another than bfloat16 can tell, on any processor."""
-    monkeypatch.setattr(module, "multiplies_bfloat16", lambda: True)
+    monkeypatch.setattr(module, "prefers_bfloat16", lambda: True)
     set0 = descriptors(400, 64)
     nearly = torch.cat([F.normalize(set0 + noise * descriptors(400, 64, 1), dim=1) for noise in (0.02, 0.01, 0.03)])
     assert torch.unique((set0[:50].bfloat16() @ nearly.bfloat16().T).amax(1)).numel() < 10

@@ -71,8 +71,10 @@ def load_model(weights: str, device: Device) -> PoSFeat:
     import torch
 
     from posfeat.networks.checkpoint import load
+    from posfeat.processor import keep_to_granted_cores
     from posfeat.types import OptionsError
 
+    keep_to_granted_cores()
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if not there.get(device.value, True):
         raise OptionsError(f"there is no {device.value} device here; leave out --device, or give --device cpu")

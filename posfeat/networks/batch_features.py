@@ -45,8 +45,7 @@ def batch_features(
     ]
     size = (pixels.shape[2], pixels.shape[1])
     fetched = (part.cpu() for part in (torch.stack(xy), found.scores, torch.stack(descriptors)))
-    counted = zip(*fetched, strict=True)
-    return [_cut(*parts, size) for parts in counted]
+    return [_cut(positions, scores, rows, size) for positions, scores, rows in zip(*fetched, strict=True)]
 
 
 def _in_region(score_maps: Tensor, region: tuple[int, int, int, int]) -> Annotated[Tensor, "height width"]:

@@ -18,7 +18,7 @@ from torch.utils.hooks import RemovableHandle
 
 from posfeat.data.images import normalise
 from posfeat.networks.paper_inference import use_cheaper_algebra
-from posfeat.processor import multiplies_bfloat16
+from posfeat.processor import prefers_bfloat16
 from posfeat.types import DenseFeatures
 
 Network = TypeVar("Network", bound=nn.Module)
@@ -30,9 +30,9 @@ def choose_dtype(precision: Precision, device: torch.device) -> torch.dtype:
     """The number format of weights and maps; ``auto`` takes 16 bits where the device is faster for it."""
     if precision != "auto":
         return _DTYPES[precision]
-    if device.type == "cuda":
-        return torch.float16
-    return torch.bfloat16 if device.type == "cpu" and multiplies_bfloat16() else torch.float32
+    if device.type == "cuda":  # before these units (Volta), 16-bit numbers are no faster, or much slower
+        return torch.float16 if torch.cuda.get_device_capability(device)[0] >= 7 else torch.float32
+    return torch.bfloat16 if device.type == "cpu" and prefers_bfloat16() else torch.float32
 
 
 def weights_fingerprint(network: nn.Module) -> tuple[tuple[int, int], ...]:
