@@ -8,7 +8,6 @@ drifts by a fraction of a pixel.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -36,11 +35,10 @@ class CompactDescriptionOptions:
 
 @dataclass(frozen=True)
 class CompactDetectionOptions:
-    """Channels of the detector's branch on frozen features and of its branch on the image, and what smooths the result."""
+    """Channels of the detector's branch on frozen features and of its branch on the image."""
 
     feature_channels: int = described(32, "channels of the branch on the frozen features", low=4)
     image_channels: int = described(8, "channels of the branch on the full-resolution image", low=1)
-    smoothing_px: float = described(0.0, "sigma of the Gaussian that the map of scores is smoothed with", low=0, high=5)
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -124,7 +122,6 @@ class CompactDetection(nn.Module):
         self.merge_first = ConvNorm(image, image, 3)
         self.merge_second = ConvNorm(image, image, 3)
         self.head = nn.Conv2d(image, 1, 1)
-        self.smooth = GaussianSmoothing(options.smoothing_px) if options.smoothing_px > 0 else nn.Identity()
 
     def forward(
         self, image: Annotated[Tensor, "batch 3 height width"], maps: DescriptionMaps
@@ -142,26 +139,7 @@ class CompactDetection(nn.Module):
         merged = F.relu(self.merge_second(F.relu(self.merge_first(where + worth))))
         # positive as in the paper: a proposed pixel is then accepted half the time at least, so that the policy does not
         # learn to accept nothing while matches are still mostly wrong
-        # smoothed, a peak lies where the scores around it say, not where one pixel's noise does
-        return F.softplus(self.smooth(self.head(merged.float())))
-
-
-class GaussianSmoothing(nn.Module):
-    """A map of one channel, smoothed; beyond the rim the rim is repeated."""
-
-    kernel: Tensor
-
-    def __init__(self, sigma_px: float) -> None:
-        super().__init__()
-        self.radius = math.ceil(2.5 * sigma_px)
-        offset = torch.arange(-self.radius, self.radius + 1, dtype=torch.float32)
-        kernel = torch.exp(-0.5 * (offset / sigma_px).square())
-        self.register_buffer("kernel", kernel / kernel.sum(), persistent=False)
-
-    def forward(self, x: Annotated[Tensor, "batch 1 height width"]) -> Annotated[Tensor, "batch 1 height width"]:
-        padded = F.pad(x, (self.radius,) * 4, mode="replicate")
-        kernel = self.kernel.to(x.dtype)
-        return F.conv2d(F.conv2d(padded, kernel.view(1, 1, 1, -1)), kernel.view(1, 1, -1, 1))
+        return F.softplus(self.head(merged.float()))
 
 
 def _double(x: Tensor) -> Tensor:

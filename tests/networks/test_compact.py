@@ -1,13 +1,9 @@
 from __future__ import annotations
 
-import math
-
-import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from posfeat.networks.checkpoint import ModelCard, save_checkpoint
-from posfeat.networks.compact import CompactDetectionOptions, GaussianSmoothing
 from posfeat.networks.posfeat import ModelOptions, build_model
 
 
@@ -41,22 +37,3 @@ def test_cells_are_centred_on_their_pixels():
         turned = model.description(image.flip(-1).flip(-2))
     torch.testing.assert_close(turned.descriptors.flip(-1).flip(-2), upright.descriptors)
     torch.testing.assert_close(turned.stem.flip(-1).flip(-2), upright.stem)
-
-
-def test_smoothed_scores_are_those_of_a_gaussian_and_a_flat_map_stays():
-    smooth = GaussianSmoothing(0.8)
-    flat = torch.full((1, 1, 9, 11), 0.3)
-    torch.testing.assert_close(smooth(flat), flat)
-    spike = torch.zeros(1, 1, 21, 21)
-    spike[0, 0, 10, 10] = 1
-    smoothed = smooth(spike)[0, 0]
-    assert float(smoothed.sum()) == pytest.approx(1, abs=1e-6)
-    assert float(smoothed[10, 11] / smoothed[10, 10]) == pytest.approx(math.exp(-0.5 / 0.8**2), rel=1e-5)
-    torch.testing.assert_close(smoothed, smoothed.T)
-
-
-def test_smoothing_leaves_the_weights_as_they_are():
-    plain = build_model(ModelOptions())
-    smoothed = build_model(ModelOptions(compact_detection=CompactDetectionOptions(smoothing_px=0.5)))
-    smoothed.load_state_dict(plain.state_dict())
-    assert isinstance(smoothed.detection.smooth, GaussianSmoothing)
