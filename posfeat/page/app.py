@@ -91,7 +91,9 @@ def add_static(app: FastAPI) -> None:
 
 
 def _file(path: Path) -> Response:
-    return FileResponse(path, media_type=TYPES[path.suffix], headers={"Cache-Control": "no-cache"})
+    # browsers ask for the icon again with every change of the address
+    caching = "private, max-age=3600" if path.suffix == ".svg" else "no-cache"
+    return FileResponse(path, media_type=TYPES[path.suffix], headers={"Cache-Control": caching})
 
 
 async def answer_refused(_: Request, error: Exception) -> Response:

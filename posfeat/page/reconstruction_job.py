@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from posfeat.interop.colmap import load_pycolmap
 from posfeat.networks.checkpoint import load
 from posfeat.networks.extraction import ExtractionOptions
 from posfeat.networks.keypoint_selection import SelectionOptions
@@ -46,6 +48,8 @@ def main() -> None:
     if hasattr(os, "nice"):
         os.nice(POLITENESS)
     try:
+        load_pycolmap()  # it is missed before anything is worked out
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # its own answer would be a page of addresses
         summary = run(request)
     except (PosfeatError, OSError) as error:
         tell({"error": " ".join(str(error).split())})

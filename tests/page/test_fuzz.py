@@ -35,7 +35,7 @@ CHECKS = [
     status_code_conformance,
     unsupported_method,
 ]
-EXAMPLES = 10  # of each request and kind
+EXAMPLES = 8  # of each request and kind
 Change = Callable[[Any], None]
 
 
