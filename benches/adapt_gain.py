@@ -100,7 +100,7 @@ def row(scene: Path, look: str, seed: int, arguments: argparse.Namespace, mma_be
         scene.name,
         look,
         str(seed),
-        f"{before['precision_3px']:.3f} -> {after['precision_3px']:.3f} ({result['verdict']['precision_gain']:+.1%})",
+        f"{before['precision_3px']:.3f} -> {after['precision_3px']:.3f} ({after['precision_3px'] / before['precision_3px'] - 1:+.1%})",
         f"{before['right_matches']:.0f} -> {after['right_matches']:.0f}",
         f"{aucs[0]:.1f} -> {aucs[1]:.1f}",
         forgotten,

@@ -66,20 +66,24 @@ def adapt_to(
     DataError says why photos cannot teach anything.
     """
     options, events = options or AdaptOptions(), events or Events.silent()
-    run = _Run(Path(source), Path(output), options, weights, masks, events, _device(device))
     others = _generic_photos(generic)
-    weights_now, split = run.start, None
+    run = _Run(Path(source), Path(output), options, weights, masks, events, _device(device))
+    run.require_same(generic=str(generic))
+    first: Parts | None = None
+    weights_now = run.start
     for number in range(1, options.rounds + 1):
         folder = run.folder / f"round_{number}"
-        parts = share_out(run.views(number, weights_now), folder, options, events, split)
+        parts = share_out(run.views(number, weights_now), folder, options, events, first.split if first else None)
         for line in parts.warnings:
             events.say(f"warning: {line}")
         events.say(_described(parts))
-        before = run.measured("before", run.start, parts)  # poses of this round judge both
+        if first is None:  # its poses judge all rounds: the tuned weights had no hand in them
+            first, before = parts, run.measured("before", run.start, parts)
         minutes = options.minutes / options.rounds
         tuned = tune_round(weights_now, parts, folder, options, minutes, others, run.card(parts), run.device, events)
-        weights_now, split = tuned.weights if tuned.share > 0 else weights_now, parts.split
-    return run.finish(parts, weights_now, tuned, before)
+        weights_now = tuned.weights if tuned.share > 0 else weights_now
+    assert first is not None
+    return run.finish(first, weights_now, tuned, before)
 
 
 class _Run:
@@ -105,7 +109,7 @@ class _Run:
         self.start_name = "the default weights" if str(weights) == "default" else Path(weights).name
         self.folder.mkdir(parents=True, exist_ok=True)
         model = load(weights, "cpu")
-        self._require_same(source, weights_digest(model))
+        self.start_digest = weights_digest(model)
         self.start = self.folder / "start.safetensors"
         self.start_card = _card_of(weights, self.start_name)
         if not self.start.is_file():
@@ -171,10 +175,11 @@ class _Run:
         write_adapt_report(report, self.source, result, parts, tuned, self.registered, before, models, self.options)
         return result
 
-    def _require_same(self, source: Path, digest: str) -> None:
+    def require_same(self, **more: str) -> None:
         """Refuse to go on with another run's folder."""
         asked: dict[str, Any] = options_to_mapping(self.options)
-        asked |= {"source": str(source.resolve()), "masks": str(self.masks), "start": digest, "package": __version__}
+        asked |= {"source": str(self.source.resolve()), "masks": str(self.masks), "start": self.start_digest}
+        asked |= {"package": __version__} | more
         asked.pop("minutes")
         asked = json.loads(json.dumps(asked))
         path = self.folder / "asked.json"

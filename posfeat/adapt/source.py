@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from posfeat.data.colmap import read_colmap
-from posfeat.data.posed import read_posed
+from posfeat.data.posed import find_scenes, read_posed
 from posfeat.networks.extraction import ExtractionOptions
 from posfeat.networks.posfeat import PoSFeat
 from posfeat.pipeline.extract import Extractor, NetworkExtractor, RootSiftExtractor, find_masks, list_images
@@ -40,7 +40,7 @@ class Reconstructed:
 def is_plain_folder(path: Path) -> bool:
     """Whether this is a folder of photos without poses; DataError where it is neither that nor posed photos."""
     try:
-        read_posed(path)
+        find_scenes(path)
     except DataError:
         if path.is_dir() and list_images(path) and not any(path.rglob("images.bin")):
             return True
@@ -78,12 +78,11 @@ def reconstruct_photos(
     registered: dict[str, int] = {}
     failures = []
     for name, extractor in extractors.items():
-        folder = output / name.replace("/", "_")
         try:
             summary = reconstruct(
                 extractor,
                 photos,
-                folder,
+                output / name,
                 options,
                 mask_folder=masks,
                 formats=(),

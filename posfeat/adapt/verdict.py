@@ -6,7 +6,7 @@ again with replacement (pairs of one photo are not independent).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,33 +16,60 @@ from posfeat.benchmarks.relative_pose import PoseScore
 from posfeat.types import Array
 
 _DRAWS = 2000
-_SURE = 0.9
-_LEAST_GAIN = 0.01  # of precision or right matches, relative: less is not worth another file of weights
-_TOLERATED = 0.02  # by so much another number may fall
+_SURE = 0.9  # the share of draws that decides
+_LEAST_GAIN = 0.01  # less is not worth another file of weights
+_POSE_DEG = 10.0
+
+
+@dataclass(frozen=True)
+class Change:
+    """One number before and after, as means over the same pairs; ``rises`` is the share of draws in which it grows."""
+
+    before: float
+    after: float
+    rises: float
+
+    @property
+    def gain(self) -> float:
+        """Relative to before."""
+        return self.after / max(self.before, 1e-9) - 1
+
+    @property
+    def surely_better(self) -> bool:
+        """Whether it grows, by enough to matter."""
+        return self.rises >= _SURE and self.gain >= _LEAST_GAIN
+
+    @property
+    def surely_worse(self) -> bool:
+        """Whether it falls."""
+        return self.rises <= 1 - _SURE and self.gain < 0
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether to use the tuned weights."""
+    """Whether to use the tuned weights; ``poses`` is nearly the pose AUC@10 and None without PoseLib."""
 
     better: bool
     sentence: str
-    precision_gain: float  # at 3 px, relative to before
-    precision_sure: float  # share of draws in which precision rose
-    right_gain: float  # of right matches, relative
-    auc10_gain: float | None  # in points of 100
+    precision: Change | None = None
+    right_matches: Change | None = None
+    poses: Change | None = None
 
 
 def judge(before: Measured, after: Measured, start_name: str, by_place: bool) -> Verdict:
-    """Compare two models on the same held-out pairs."""
-    gains = _relative(before, after)
-    sure_precision = _certainty(before.scores, _differences(before.scores, after.scores, precision_of))
-    sure_right = _certainty(before.scores, _differences(before.scores, after.scores, right_of))
-    auc = _auc10_gain(before.numbers, after.numbers)
-    nothing_lost = min(gains) >= -_TOLERATED and (auc is None or auc >= -100 * _TOLERATED)
-    risen = (gains[0] >= _LEAST_GAIN and sure_precision >= _SURE) or (gains[1] >= _LEAST_GAIN and sure_right >= _SURE)
-    better = bool(nothing_lost and risen)
-    return Verdict(better, _sentence(better, gains, auc, start_name, by_place), gains[0], sure_precision, gains[1], auc)
+    """Better is what is surely better in one of the numbers, and surely worse in none."""
+    precisions = _change(before.scores, after.scores, precision)
+    matches = _change(before.scores, after.scores, right_matches)
+    poses = None if before.numbers.auc is None else _change(before.scores, after.scores, pose_value)
+    changes = [change for change in (precisions, matches, poses) if change is not None]
+    better = any(change.surely_better for change in changes) and not any(change.surely_worse for change in changes)
+    words = f"precision of matches at 3 px changed by {precisions.gain:+.1%}, right matches by {matches.gain:+.1%}"
+    if before.numbers.auc is not None and after.numbers.auc is not None:
+        words += f", pose AUC@10 by {100 * (after.numbers.auc[1] - before.numbers.auc[1]):+.1f} points"
+    where = "on places never trained on" if by_place else "on photos never trained on, of the same place"
+    advice = "Use the new weights." if better else f"Keep {start_name}."
+    sentence = f"{'Better' if better else 'Not worth it'}: {words}, {where}. {advice}"
+    return Verdict(better, sentence, precisions, matches, poses)
 
 
 def unchanged(start_name: str) -> Verdict:
@@ -50,7 +77,7 @@ def unchanged(start_name: str) -> Verdict:
     sentence = (
         f"Not worth it: no mixture with the tuned weights beat the old ones on validation pairs. Keep {start_name}."
     )
-    return Verdict(False, sentence, 0.0, 0.0, 0.0, None)
+    return Verdict(False, sentence)
 
 
 def merit(numbers: Numbers, start: Numbers) -> float:
@@ -62,33 +89,17 @@ def merit(numbers: Numbers, start: Numbers) -> float:
     return float(np.log(ratios).mean())
 
 
-def precision_of(score: PoseScore) -> float:
-    """The share of a pair's matches within 3 px."""
-    return precision(score)
+def pose_value(score: PoseScore) -> float:
+    """What a pair adds to the area under recall over error up to 10 degrees."""
+    return max(0.0, 1 - score.error_deg / _POSE_DEG)
 
 
-def right_of(score: PoseScore) -> float:
-    """The number of a pair's matches within 3 px."""
-    return right_matches(score)
+def _change(before: Sequence[PoseScore], after: Sequence[PoseScore], value_of: Callable[[PoseScore], float]) -> Change:
+    old, new = (np.array([value_of(score) for score in scores]) for scores in (before, after))
+    return Change(float(old.mean()), float(new.mean()), _rises(before, new - old))
 
 
-def _relative(before: Measured, after: Measured) -> tuple[float, float]:
-    old, new = before.numbers, after.numbers
-    return (
-        new.precision_3px / max(old.precision_3px, 1e-9) - 1,
-        new.right_matches / max(old.right_matches, 1e-9) - 1,
-    )
-
-
-def _auc10_gain(before: Numbers, after: Numbers) -> float | None:
-    return None if before.auc is None or after.auc is None else 100 * (after.auc[1] - before.auc[1])
-
-
-def _differences(before: Sequence[PoseScore], after: Sequence[PoseScore], value_of) -> Array:  # type: ignore[no-untyped-def]
-    return np.array([value_of(new) - value_of(old) for old, new in zip(before, after, strict=True)])
-
-
-def _certainty(scores: Sequence[PoseScore], differences: Array) -> float:
+def _rises(scores: Sequence[PoseScore], differences: Array) -> float:
     """The share of draws of photos in which the mean difference is above 0; a pair counts as often as both its photos do."""
     names, index = np.unique([name for s in scores for name in (s.name0, s.name1)], return_inverse=True)
     ends = index.reshape(-1, 2)
@@ -97,12 +108,3 @@ def _certainty(scores: Sequence[PoseScore], differences: Array) -> float:
     weights = drawn[:, ends[:, 0]] * drawn[:, ends[:, 1]]
     counted = weights.sum(axis=1) > 0
     return float(((weights @ differences)[counted] > 0).mean()) if counted.any() else 0.0
-
-
-def _sentence(better: bool, gains: tuple[float, float], auc: float | None, start_name: str, by_place: bool) -> str:
-    poses = "" if auc is None else f", pose AUC@10 by {auc:+.1f} points"
-    change = f"precision of matches at 3 px changed by {gains[0]:+.1%}, right matches by {gains[1]:+.1%}{poses}"
-    where = "on places never trained on" if by_place else "on photos never trained on, of the same place"
-    if better:
-        return f"Better: {change}, {where}. Use the new weights."
-    return f"Not worth it: {change}, {where}. Keep {start_name}."

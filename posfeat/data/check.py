@@ -17,6 +17,7 @@ from typing import Literal
 
 import cv2
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from posfeat.data.distortion import is_distorted, undistort_pixels
@@ -35,6 +36,8 @@ Progress = Callable[[int, int], None]
 _PARALLAX_PERCENTILE = 90
 _DEPTH_PERCENTILES = (5, 95)
 _MIN_RAY_ANGLE_DEG = 0.3
+_TONE_PERCENTILES = (1, 99)
+_PALE_LEVELS = 128
 
 
 @dataclass(frozen=True)
@@ -290,8 +293,7 @@ def _verdict(
 
 
 def _extract_sift(view: View, options: CheckOptions) -> _Sift:
-    rgb = read_image(view.image_path)
-    grey = cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY)
+    grey = _stretched(np.asarray(cv2.cvtColor(read_image(view.image_path), cv2.COLOR_RGB2GRAY), dtype=np.uint8))
     height, width = grey.shape
     scale = min(1.0, options.longest_px / max(height, width))
     size = (max(1, round(width * scale)), max(1, round(height * scale)))
@@ -305,6 +307,14 @@ def _extract_sift(view: View, options: CheckOptions) -> _Sift:
     root = np.sqrt(descriptors / np.maximum(descriptors.sum(axis=1, keepdims=True), 1e-12)).astype(np.float32)
     seen = np.isfinite(xy).all(axis=1)
     return _Sift(xy[seen], root[seen])
+
+
+def _stretched(grey: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """A pale picture (haze, turbid water, thermal cameras) over the whole range: SIFT's threshold is one of contrast."""
+    low, high = np.percentile(grey, _TONE_PERCENTILES)
+    if high - low >= _PALE_LEVELS or high <= low:
+        return grey
+    return np.clip((grey - low) * (255 / (high - low)), 0, 255).astype(np.uint8)
 
 
 def _num_consistent(xy0: Array, xy1: Array, limit_px: float) -> int:

@@ -24,11 +24,11 @@ QUICK = (
     "tune.height=96",
     "tune.width=128",
     "tune.batch_size=4",
-    "tune.steps=6",
-    "tune.validate_every=3",
+    "tune.steps=4",
+    "tune.validate_every=2",
     "tune.validation_pairs=8",
-    "measure.keypoints=128",
-    "measure.pairs=10",
+    "measure.keypoints=96",
+    "measure.pairs=6",
     "measure.rendered_pairs=4",
 )
 

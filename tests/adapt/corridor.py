@@ -105,6 +105,12 @@ def moved(view: View, wrong: bool) -> View:
     return replace(view, cam_from_world=turn @ view.cam_from_world)
 
 
-def faint(pixels: np.ndarray) -> np.ndarray:
-    """A picture in which SIFT finds next to nothing."""
-    return np.clip(cv2.GaussianBlur(pixels, (0, 0), 4) / 16 + 120, 0, 255).astype(np.uint8)
+def hidden(pixels: np.ndarray, seed: int) -> np.ndarray:
+    """A picture that SIFT cannot match: faint under its own noise."""
+    noise = np.random.default_rng(seed).normal(0, 50, pixels.shape)
+    return np.clip(cv2.GaussianBlur(pixels, (0, 0), 3) / 8 + 100 + noise, 0, 255).astype(np.uint8)
+
+
+def pale(pixels: np.ndarray) -> np.ndarray:
+    """A picture in haze."""
+    return (pixels // 8 + 150).astype(np.uint8)

@@ -56,7 +56,7 @@ def test_it_tunes_measures_and_reports(ran):
     load_checkpoint(ran.output)
     assert sentence in read_card(ran.output).notes
     numbers = json.loads((ran.output.with_suffix("") / "results.json").read_text())
-    assert numbers["before"]["pairs"] == numbers["after"]["pairs"] == 10
+    assert numbers["before"]["pairs"] == numbers["after"]["pairs"] == 6
     page = ran.result.report.read_text()
     assert sentence in page
     assert page.count("<figure>") == 8

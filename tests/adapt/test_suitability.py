@@ -105,11 +105,21 @@ def test_ten_photos(tmp_path, share):
 
 
 def test_photos_that_sift_cannot_match(walk, tmp_path, share):
-    folder = tmp_path / "blurred"
+    folder = tmp_path / "hidden"
     shutil.copytree(walk, folder)
-    for path in (folder / "images").iterdir():
-        write_image(path, corridor.faint(read_image(path)))
+    for number, path in enumerate(sorted((folder / "images").iterdir())):
+        write_image(path, corridor.hidden(read_image(path), number))
     with pytest.raises(DataError, match=r"cannot be verified: SIFT confirms .* give --trust-poses"):
         share(folder)
     parts = share(folder, "trust_poses=true")
     assert any("were not verified, as asked" in line for line in parts.warnings)
+
+
+def test_poses_of_pale_photos_are_verified(walk, tmp_path, share):
+    folder = tmp_path / "pale"
+    shutil.copytree(walk, folder)
+    for path in (folder / "images").iterdir():
+        write_image(path, corridor.pale(read_image(path)))
+    parts = share(folder)
+    assert parts.warnings == []
+    assert len(parts.pairs) > 100
