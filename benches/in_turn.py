@@ -50,12 +50,12 @@ class Times(NamedTuple):
 
 
 def in_turn(ways: Ways, rounds: int = 30, seconds: float = 20.0) -> dict[str, Times]:
-    """Times of several ways that take turns, so that all meet the same weather; at least three rounds after a first."""
+    """Times of several ways that take turns, so that all meet the same weather; at least one round after a first."""
     clock: dict[str, list[float]] = {name: [] for name in ways}
     cpu: dict[str, list[float]] = {name: [] for name in ways}
     started = time.perf_counter()
     for turn in range(rounds + 1):
-        if turn > 3 and time.perf_counter() - started > seconds:
+        if turn > 1 and time.perf_counter() - started > seconds:
             break
         for name, run in ways.items():
             start, start_cpu = time.perf_counter(), time.process_time()

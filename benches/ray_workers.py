@@ -82,9 +82,7 @@ def main() -> None:
                 if turn:  # in the first round workers start
                     seconds[workers].append(taken)
                     rate = arguments.photos / taken
-                    print(
-                        f"round {turn}, {workers} worker(s): {rate:.2f} photos a second, {free:.0%} of all cores idle"
-                    )
+                    print(f"{workers} worker(s): {rate:.2f} photos a second, {free:.0%} of cores idle", flush=True)
                 if occupied is not None:
                     ray.kill(occupied)
     ratios = [one / two for one, two in zip(seconds[1], seconds[2], strict=True)]
