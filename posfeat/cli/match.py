@@ -95,7 +95,9 @@ def match(
         require_path(place)
     paths = [Path(place) for place in inputs]
     if len(paths) == 2 and not any(path.is_dir() for path in paths) and pairs is None and ray is None:
-        _tell(match_photos(extractor(), paths[0], paths[1], matching), None if output is None else Path(output), as_json)
+        _tell(
+            match_photos(extractor(), paths[0], paths[1], matching), None if output is None else Path(output), as_json
+        )
     elif len(paths) == 1 and not as_json:
         matches_path = Path(output or FILE)
         features_path, failures = paths[0], 0

@@ -68,6 +68,7 @@ def read_run_options(path: Path, overrides: list[str]) -> RunOptions:
 
     try:
         mapping = yaml.safe_load(path.read_text()) or {}
+        mapping.pop("stage", None)  # the config.yaml of a run's folder names its stage
         return options_from_mapping(RunOptions, apply_overrides(mapping, overrides, yaml.safe_load))
     except (OSError, yaml.YAMLError, AttributeError) as error:
         raise OptionsError(f"{path} is no readable configuration: {' '.join(str(error).split())}") from error

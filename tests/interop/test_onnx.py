@@ -13,7 +13,7 @@ from posfeat.interop.onnx_engine import Engine, EngineExtractor, agreement
 from posfeat.interop.onnx_export import export_onnx, onnx_bytes, read_graph_header
 from posfeat.interop.onnx_graph import LOWEST_SCORE, calibrated, uncalibrated
 from posfeat.matching import match
-from posfeat.networks.checkpoint import weights_digest
+from posfeat.networks.checkpoint import load, weights_digest
 from posfeat.networks.description import PaperDescriptionOptions
 from posfeat.networks.detection import PaperDetectionOptions
 from posfeat.networks.extraction import ExtractionOptions
@@ -71,6 +71,18 @@ def test_same_matches_as_torch_at_ten_sizes(model: PoSFeat, content: bytes, engi
     print(f"{common} of {total} matches are the same")
     assert total > 1000
     assert common >= 0.99 * total
+
+
+@pytest.mark.parametrize("engine", ["onnx", "openvino"])
+def test_the_shipped_weights_give_the_same_too(engine: Engine) -> None:
+    """Trained detectors are surer of themselves than fresh ones: their scores are the harder ones to keep apart."""
+    shipped = load("default", "cpu")
+    extractor = engine_of(onnx_bytes(shipped, PLAIN.selection), engine)
+    for height, width in ((240, 320), (179, 211)):
+        image = photo(height, width)
+        expected = shipped.extract(image, options=PLAIN)
+        assert len(expected) > 500
+        assert agreement(expected, extractor.extract(image, None), within_px=0.05) >= 0.99
 
 
 def test_colmaps_signature(content: bytes) -> None:
