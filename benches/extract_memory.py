@@ -1,6 +1,6 @@
 """Memory and time of extracting a long folder: resident memory against photos done, as a slope for each 1000 photos.
 
-    python benches/extract_memory.py --photos 5000
+    python benches/extract_memory.py --photos 5000 --threads 2
     python benches/extract_memory.py --photos 20000 --resume-only
 
 The first makes photos in a temporary folder and extracts them. The second makes photos and a store that holds all of
@@ -14,11 +14,13 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import cv2
 import numpy as np
 import numpy.typing as npt
 import torch
+from in_turn import Row
 
 from posfeat.networks.checkpoint import load
 from posfeat.networks.extraction import ExtractionOptions
@@ -27,7 +29,9 @@ from posfeat.pipeline.extract import NetworkExtractor, extract_folder
 from posfeat.pipeline.feature_store import FeatureStore
 from posfeat.types import Features
 
+PHOTOS = 5000
 WARM_UP = 500  # photos after which the slope begins
+FLAT = 1.05  # of the memory after the warm-up
 PAGE_MB = 4096 / 2**20
 
 
@@ -79,19 +83,49 @@ class MemoryLog:
         return rows[rows[:, 0] >= min(WARM_UP, self.done / 4)]
 
 
-def measure_extraction(extractor: NetworkExtractor, photos: Path, store: Path) -> None:
-    """Extract and print the slope."""
+class Course(NamedTuple):
+    """How a long extraction went; memory at its beginning and end is that of a straight line through all of it."""
+
+    photos: int
+    seconds: float
+    first_mb: float  # when the warm-up was over
+    last_mb: float
+    slope_mb: float  # for each 1000 photos
+    peak_mb: float
+
+
+def measure_extraction(extractor: NetworkExtractor, photos: Path, store: Path) -> Course:
+    """Extract, and watch the memory."""
     with MemoryLog() as log:
         start = time.perf_counter()
         report = extract_folder(extractor, photos, store, progress=log.progress)
         seconds = time.perf_counter() - start
-    rows = log.settled()
-    slope = np.polyfit(rows[:, 0], rows[:, 1], 1)[0] * 1000
-    count = report.num_extracted
-    print(f"extracted {count} photos in {seconds:.0f} s: {seconds / count * 1e3:.1f} ms a photo")
-    print(f"resident memory: {rows[0, 1]:.0f} MB after {rows[0, 0]:.0f} photos, {rows[-1, 1]:.0f} MB at the end")
-    print(f"slope: {slope:+.2f} MB for each 1000 photos; peak {max(mb for _, mb in log.rows):.0f} MB")
-    print(f"store: {store.stat().st_size / count / 1e3:.1f} kB a photo")
+    done, mb = log.settled().T
+    slope, offset = np.polyfit(done, mb, 1)
+    first, last = (float(slope * at + offset) for at in (done[0], done[-1]))
+    return Course(report.num_extracted, seconds, first, last, float(slope) * 1000, max(mb for _, mb in log.rows))
+
+
+def print_course(course: Course, store: Path) -> None:
+    """All that was measured."""
+    photos, seconds, first, last, slope, peak = course
+    print(f"extracted {photos} photos in {seconds:.0f} s: {seconds / photos * 1e3:.1f} ms a photo")
+    print(f"resident memory: {first:.0f} MB after the first photos, {last:.0f} MB at the end, {peak:.0f} MB at most")
+    print(f"slope: {slope:+.2f} MB for each 1000 photos")
+    print(f"store: {store.stat().st_size / photos / 1e3:.1f} kB a photo")
+
+
+def make_extractor(keypoints: int = 2048) -> NetworkExtractor:
+    """The default model."""
+    return NetworkExtractor(load("default"), ExtractionOptions(SelectionOptions(max_keypoints=keypoints)))
+
+
+def rows() -> list[Row]:
+    with tempfile.TemporaryDirectory() as folder:
+        photos, store = Path(folder, "photos"), Path(folder, "features.h5")
+        make_photos(photos, PHOTOS)
+        course = measure_extraction(make_extractor(), photos, store)
+    return [Row(f"memory after {PHOTOS} photos", f"after {WARM_UP}", course.last_mb, course.first_mb, "MB", FLAT)]
 
 
 def measure_resume(extractor: NetworkExtractor, photos: Path, store: Path) -> None:
@@ -110,19 +144,21 @@ def measure_resume(extractor: NetworkExtractor, photos: Path, store: Path) -> No
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--photos", type=int, default=5000)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--photos", type=int, default=PHOTOS)
     parser.add_argument("--keypoints", type=int, default=2048)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--resume-only", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    options = ExtractionOptions(SelectionOptions(max_keypoints=arguments.keypoints))
-    extractor = NetworkExtractor(load("default"), options)
+    extractor = make_extractor(arguments.keypoints)
     with tempfile.TemporaryDirectory() as folder:
         photos, store = Path(folder, "photos"), Path(folder, "features.h5")
         make_photos(photos, arguments.photos)
-        (measure_resume if arguments.resume_only else measure_extraction)(extractor, photos, store)
+        if arguments.resume_only:
+            measure_resume(extractor, photos, store)
+        else:
+            print_course(measure_extraction(extractor, photos, store), store)
 
 
 if __name__ == "__main__":
