@@ -1,4 +1,4 @@
-"""Photos and shards on any storage that fsspec knows: S3 and what speaks its language, HDFS, archives, the web.
+"""Photos and shards on any storage that fsspec or PyArrow knows: S3 and what speaks its language, HDFS, archives, the web.
 
 A place is a path or an address such as s3://bucket/photos or zip://photos::s3://bucket/photos.zip. What lies on a path
 is used where it is. From elsewhere the photos of one task at a time are fetched, many at once where the storage allows.
@@ -23,6 +23,10 @@ from posfeat.types import DataError, MissingExtraError, PosfeatError, StoreError
 FILES_AT_ONCE = 16
 TRIES = 3
 FIRST_WAIT_S = 0.5
+BLOCK_BYTES = (
+    2**20
+)  # what is fetched of a shard at a time: HDF5 reads a few hundred bytes here and a photo's features there
+BLOCKS_AT_HAND = 4
 
 
 class PhotoFolder(Protocol):
@@ -125,7 +129,13 @@ class RemoteFolder:
 
     def open(self, name: str) -> Path | BinaryIO:
         files, root = _open(self.address)
-        opened: BinaryIO = files.open(_join(root, name), "rb")
+        opened: BinaryIO = files.open(
+            _join(root, name),
+            "rb",
+            block_size=BLOCK_BYTES,
+            cache_type="blockcache",
+            cache_options={"maxblocks": BLOCKS_AT_HAND},
+        )
         return opened
 
     def has(self, name: str) -> bool:
@@ -162,15 +172,33 @@ def _open(address: str) -> tuple[Any, str]:
     try:
         files, root = fsspec.url_to_fs(address)
     except ImportError as error:
-        raise MissingExtraError(f"{address} needs another package: {_reason(error)}") from None
+        files, root = _open_by_arrow(address, _reason(error))
     except (ValueError, OSError) as error:
         raise DataError(f"cannot open {address}: {_reason(error)}; check the address") from None
     return files, str(root).rstrip("/")
 
 
+@functools.lru_cache(maxsize=16)
+def _open_by_arrow(address: str, missing: str) -> tuple[Any, str]:
+    """The same by PyArrow, which has S3 and others built in, where fsspec's own package for these is ``missing``."""
+    try:
+        from fsspec.implementations.arrow import ArrowFSWrapper
+        from pyarrow.fs import FileSystem
+
+        files, root = FileSystem.from_uri(address)
+    except (ImportError, ValueError):
+        raise MissingExtraError(f"{address} needs another package: {missing}") from None
+    except OSError as error:
+        raise DataError(f"cannot open {address}: {_reason(error)}; check the address") from None
+    return ArrowFSWrapper(files), root
+
+
 def _contents(files: Any, paths: Sequence[str]) -> list[Any]:
     """Bytes, or the exception that says why there are none; several at once where the storage is made for it."""
-    with ThreadPoolExecutor(FILES_AT_ONCE if files.async_impl else 1) as pool:
+    from fsspec.implementations.arrow import ArrowFSWrapper
+
+    many = files.async_impl or isinstance(files, ArrowFSWrapper)
+    with ThreadPoolExecutor(FILES_AT_ONCE if many else 1) as pool:
         return list(pool.map(functools.partial(_content, files), paths))
 
 
