@@ -13,7 +13,7 @@ EXAMPLES = """\b
 Examples:
   posfeat serve
   posfeat serve photos/ runs/ --port 8080
-  posfeat serve --weights default --weights runs/detection/best.safetensors
+  posfeat serve --weights runs/detection/best.safetensors
   posfeat serve photos/ --host 0.0.0.0
   curl -F image0=@a.jpg -F image1=@b.jpg http://127.0.0.1:8000/api/match
 """
@@ -26,7 +26,10 @@ def serve(
     ] = None,
     weights: Annotated[
         list[str] | None,
-        typer.Option("--weights", help="'default', a checkpoint, or a published folder; give it again for more."),
+        typer.Option(
+            "--weights",
+            help="'default', a checkpoint, or a published folder; again for more. Default and SIFT are always offered.",
+        ),
     ] = None,
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Folder for reconstructions that are started on the page.")

@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
 from posfeat import __version__
@@ -24,6 +24,7 @@ from posfeat.types import PosfeatError
 
 STATIC = Path(__file__).with_name("static")
 VIEWER = Path(__file__).parents[1] / "pipeline" / "scene_viewer.js"
+MOVED = {"/openapi.json": "/api/openapi.json", "/docs": "/api"}  # where tools and people look first
 PAGES = {"/": "match.html", "/model": "model.html", "/training": "training.html", "/api": "api.html"}
 TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -85,8 +86,14 @@ def add_static(app: FastAPI) -> None:
             raise not_found("there is no such file")
         return _file(files[name])
 
+    async def moved(request: Request) -> Response:
+        """What is found elsewhere."""
+        return RedirectResponse(MOVED[request.url.path])
+
     for path in PAGES:
         app.add_api_route(path, page, include_in_schema=False)
+    for path in MOVED:
+        app.add_api_route(path, moved, include_in_schema=False)
     app.add_api_route("/static/{name}", asset, include_in_schema=False)
 
 
@@ -110,8 +117,13 @@ async def answer_error(_: Request, error: Exception) -> Response:
 async def answer_invalid(_: Request, error: Exception) -> Response:
     """A field that is missing, unknown or out of range."""
     assert isinstance(error, RequestValidationError)
-    lines = [f"{'.'.join(str(part) for part in e['loc'][1:]) or 'body'}: {e['msg']}" for e in error.errors()[:5]]
+    lines = [f"{'.'.join(str(part) for part in e['loc'][1:]) or 'body'}: {said(e['msg'])}" for e in error.errors()[:5]]
     return JSONResponse({"detail": printable("; ".join(lines))[:1000]}, status_code=422)
+
+
+def said(message: str) -> str:
+    """A mistake in words that people understand who don't know the framework."""
+    return "a file is wanted (curl: -F name=@photo.jpg)" if "Expected UploadFile" in message else message
 
 
 async def answer_http(_: Request, error: Exception) -> Response:

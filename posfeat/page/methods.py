@@ -59,7 +59,7 @@ class Methods:
         self._cards: dict[str, MethodCard] = {}
         self._models: dict[str, PoSFeat] = {}
         self._lock = threading.Lock()
-        for source in weights or default_weights():
+        for source in dict.fromkeys([*weights, *default_weights()]):
             self._add(source)
         self._cards[SIFT] = MethodCard(SIFT, "SIFT (RootSIFT)", has_maps=False)
 

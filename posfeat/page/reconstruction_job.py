@@ -102,8 +102,11 @@ def summary_json(summary: ReconstructionSummary) -> dict[str, Any]:
 
 
 def tell(value: dict[str, Any]) -> None:
-    """One line for the server."""
-    print(json.dumps(value), flush=True)
+    """One line for the server; without a server this process ends."""
+    try:
+        print(json.dumps(value), flush=True)
+    except BrokenPipeError:
+        os._exit(1)
 
 
 if __name__ == "__main__":

@@ -53,7 +53,11 @@ class LocalizeForm(Asked):
     """A photo, the model to find it in, and what is known of its camera."""
 
     image: UploadFile
-    scene: ScenePath
+    scene: str = Field(
+        "",
+        max_length=1024,
+        description="a model's folder, as /api/scenes lists it; empty: the only one that photos can be found in",
+    )
     intrinsics: str = Field(
         "",
         pattern=r"^$|^\d{1,6}(\.\d{0,9})?(,-?\d{1,6}(\.\d{0,9})?){3}$",
@@ -199,7 +203,8 @@ class SceneRoutes:
         self, request: Request, form: Annotated[LocalizeForm, Form(media_type="multipart/form-data")]
     ) -> JSONResponse:
         """Where a photo was taken in a model that posfeat reconstruct made."""
-        folder, name = self._folder(form.scene), safe_name(form.image.filename)
+        scene = form.scene or await self._all.reading.run(self._only_scene, request.is_disconnected)
+        folder, name = self._folder(scene), safe_name(form.image.filename)
 
         def job() -> dict[str, Any]:
             self._all.roots.require([find_features(folder)])
@@ -213,6 +218,15 @@ class SceneRoutes:
             raise
         except PosfeatError as error:
             raise RefusedError(422, self._all.roots.hidden(str(error))) from None
+
+    def _only_scene(self) -> str:
+        """The model that is meant where none is named."""
+        found = [path for path, folder in self._all.roots.find(is_scene) if has_features(folder, self._all.roots)]
+        if not found:
+            raise not_found("no model that photos can be found in lies in the folders that were given")
+        if len(found) > 1:
+            raise RefusedError(422, f"scene: name one of the {len(found)} models: {', '.join(found[:10])}")
+        return found[0]
 
     def _folder(self, reference: str) -> Path:
         folder = self._all.roots.resolve(reference)

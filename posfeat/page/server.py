@@ -6,8 +6,9 @@ import asyncio
 import logging
 import re
 import secrets
+import signal
 import socket
-from typing import Any
+from typing import Any, NoReturn
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -112,14 +113,20 @@ def access_for(host: str, token: str | None) -> Access:
     return Access(token or (None if is_local(host) else secrets.token_urlsafe(24)))
 
 
+def end_orderly(number: int, _: object) -> NoReturn:
+    """A signal ends the process, but not before its reconstructions are stopped."""
+    raise SystemExit(128 + number)
+
+
 def serve(services: Services, host: str, port: int, token: str | None) -> None:
-    """Serve until Ctrl-C."""
+    """Serve until Ctrl-C or SIGTERM."""
     access = access_for(host, token)
     listening = open_socket(host, port)
     logging.basicConfig(format="posfeat: %(levelname)s: %(message)s", level=logging.WARNING)
     print(f"posfeat: {address(host, listening.getsockname()[1], access)}", flush=True)
     if not is_local(host):
         print("posfeat: whoever has this link can use the server and see the folders given to it", flush=True)
+    signal.signal(signal.SIGTERM, end_orderly)  # uvicorn raises it again when it has said goodbye to its clients
     try:
         build_server(services, access, services.limits).run(sockets=[listening])
     finally:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +19,7 @@ from posfeat.page.bounded_cache import BoundedCache
 from posfeat.page.compute_queue import ComputeQueue
 from posfeat.page.guard import Access, Rates
 from posfeat.page.limits import Limits, RefusedError
-from posfeat.page.server import access_for, address, open_socket, protocol_with_time_limits
+from posfeat.page.server import access_for, address, open_socket, protocol_with_time_limits, serve
 from posfeat.types import OptionsError
 from tests.page.running_server import Client, multipart, running, services_of
 
@@ -85,6 +87,19 @@ def test_a_port_that_is_taken_is_one_line() -> None:
             open_socket("127.0.0.1", taken.getsockname()[1])
 
 
+def test_a_server_that_is_told_to_end_stops_its_reconstructions(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    services = services_of(weights, [])
+    told = SimpleNamespace(run=lambda sockets: signal.raise_signal(signal.SIGTERM))
+    monkeypatch.setattr("posfeat.page.server.build_server", lambda *_: told)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(SystemExit, match="143"):
+            serve(services, "127.0.0.1", 0, None)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert services.reconstructions._closed
+
+
 def test_other_names_for_this_machine_are_refused(server: Client) -> None:
     for host in ("evil.example", "evil.example:8000", "127.0.0.1.evil.example", ""):
         assert server.request("GET", "/api/status", headers={"Host": host}).status == 403
@@ -128,7 +143,7 @@ def test_too_many_pixels(strict: Client, photos: tuple[bytes, bytes]) -> None:
         body, headers = multipart({"image": data}, {})
         answer = strict.request("POST", "/api/photos", body, with_token(**headers))
         assert answer.status == 422
-        assert "more than the 0 million allowed" in answer.detail
+        assert "more than the 0.2 million allowed" in answer.detail
 
 
 def open_connection(client: Client) -> socket.socket:

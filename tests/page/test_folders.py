@@ -69,6 +69,11 @@ def test_every_page_is_served_and_asks_for_nothing_elsewhere(server: Client) -> 
         assert b"http://" not in answer.body
 
 
+def test_the_description_is_found_where_tools_look_for_it(server: Client) -> None:
+    for path, there in (("/openapi.json", "/api/openapi.json"), ("/docs", "/api")):
+        assert (server.get(path).status, server.get(path).headers["location"]) == (307, there)
+
+
 def test_runs(server: Client) -> None:
     found = server.get("/api/runs").json
     assert {run["path"]: run["step"] for run in found} == {"runs/first": 40, "runs/second": 41}

@@ -12,6 +12,7 @@ import pytest
 
 from posfeat.data.images import decode_image
 from posfeat.matching import match
+from posfeat.networks.checkpoint import DEFAULT_WEIGHTS
 from posfeat.pipeline.rootsift import extract_rootsift
 from tests.page.running_server import Client
 
@@ -28,7 +29,9 @@ def sent(server: Client, photos: tuple[bytes, bytes]) -> dict[str, str]:
 
 def test_status(server: Client) -> None:
     status = server.get("/api/status").json
-    assert [method["name"] for method in status["methods"]] == ["untrained", "rootsift"]
+    names = [method["name"] for method in status["methods"]]
+    assert (names[0], names[-1]) == ("untrained", "rootsift")
+    assert ("default" in names) == DEFAULT_WEIGHTS.is_file(), "beside other weights, too"
     assert "untrained" in status["methods"][0]["note"]
     assert status["roots"] == ["album", "runs"]
 
@@ -146,6 +149,7 @@ def test_mistakes_are_one_line(server: Client, photos: tuple[bytes, bytes]) -> N
         (server.post("/api/match", both, rato=0.8), 422, "rato: Extra inputs are not permitted"),
         (server.post("/api/match", both, ratio=2), 422, "ratio: Input should be less than or equal to 1"),
         (server.post("/api/match", {"image0": photos[0]}), 422, "image1: Field required"),
+        (server.post("/api/match", {}, image0="a.png", image1="b.png"), 422, "image0: a file is wanted"),
         (server.post("/api/match", both, method="surf"), 422, "there is no method 'surf'"),
         (server.post("/api/extract", {"image": b"no photo"}), 422, "image.png is not a whole JPEG"),
         (server.post("/api/extract", {"image": photos[0][:900]}), 422, "image.png breaks off before its end"),

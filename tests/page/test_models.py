@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -103,6 +104,19 @@ def test_localize(client: Client, path: str, gallery: GalleryPhotos) -> None:
     ] == pytest.approx(focal, abs=1e-3)
 
 
+def test_the_only_model_needs_no_name(
+    client: Client, weights: Path, album: Path, gallery: GalleryPhotos, gallery_map: Path, tmp_path: Path
+) -> None:
+    photo, path = {"image": gallery.views[3].image_path.read_bytes()}, f"{gallery_map.name}/sparse/0"
+    with running(services_of(weights, [gallery_map])) as alone:
+        assert alone.post("/api/localize", photo).json == alone.post("/api/localize", photo, scene=path).json
+    shutil.copytree(gallery_map, tmp_path / "other")
+    with running(services_of(weights, [gallery_map, tmp_path / "other"])) as two:
+        assert two.post("/api/localize", photo).detail == f"scene: name one of the 2 models: {path}, other/sparse/0"
+    with running(services_of(weights, [album])) as none:
+        assert none.post("/api/localize", photo).status == 404
+
+
 def test_photos_that_cannot_be_found(client: Client, path: str, photos: tuple[bytes, bytes], gallery_map: Path) -> None:
     for answer, words in (
         (client.post("/api/localize", {"image": photos[0]}, scene=path), "image.png is not localized"),
@@ -193,6 +207,18 @@ def test_reconstructions_end_with_the_server(weights: Path, gallery: GalleryPhot
         process = services.reconstructions._jobs[job].process
     assert process is not None
     assert process.wait(10) != 0
+
+
+def test_a_reconstruction_without_a_server_ends_silently() -> None:
+    code = "from posfeat.page.reconstruction_job import tell\nwhile True: tell({'line': 'x'})"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(20) == 1
+    assert process.stderr is not None
+    with process.stderr:
+        assert process.stderr.read() == b""
 
 
 def test_what_is_made_may_not_be_writable(weights: Path, gallery: GalleryPhotos, tmp_path: Path) -> None:

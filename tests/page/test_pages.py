@@ -92,7 +92,7 @@ def test_two_photos_are_dropped_and_the_sliders_move(visit: Visit, photos: tuple
     page.on("request", lambda request: asked.append(request.url) if "/api/" in request.url else None)
     visitor.slide("#keypoints", 6)
     fewer = wait_for_change(page, everything)
-    assert "64 keypoints and 64 keypoints" in page.inner_text("#summary")
+    assert "64 and 64 keypoints" in page.inner_text("#summary")
     visitor.slide("#keypoints", 11)
     assert wait_for_change(page, fewer) == everything
     for control, value in (("#ratio", 0.6), ("#score", 95)):
@@ -140,15 +140,41 @@ def test_the_keyboard_walks_and_a_link_restores(visit: Visit, photos: tuple[byte
     everything = number_of_matches(page)
     visitor.slide("#ratio", 0.6)
     wait_for_change(page, everything)
-    page.get_by_role("button", name="Compare").click()
-    page.wait_for_function("() => !document.querySelector('#rows button')")
+    page.get_by_role("button", name="Compare untrained").click()
+    page.wait_for_selector('#rows tr[data-method="untrained"] td:nth-child(5)')
+    assert page.evaluate("document.activeElement.closest('tr').dataset.method") == "untrained", "the focus stays"
+    page.uncheck("#show-bad")
     before, link = page.inner_text("#summary"), page.url
     page.goto("about:blank")
     page.wait_for_timeout(3500)  # the server forgets the photos; the browser that sent them does not
     page.goto(link)
     page.wait_for_selector("#selected:not([hidden]) tbody tr")
     assert (page.inner_text("#summary"), page.inner_text("#selected-title")) == (before, chosen)
+    assert not page.is_checked("#show-bad")
     visitor.problems = [problem for problem in visitor.problems if "404" not in problem]  # the browser notes them all
+
+
+def test_another_link_in_the_same_window_and_the_skip_link(visit: Visit) -> None:
+    page = visit().open("/#ratio=0.7")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    assert page.url.endswith("#ratio=0.7")
+    with page.expect_navigation():
+        page.evaluate("location.href = '/#ratio=0.8'")
+    page.wait_for_selector("body[data-ready]")
+    assert page.input_value("#ratio") == "0.8"
+
+
+def test_an_empty_place_is_a_button(visit: Visit, album: Path) -> None:
+    page = visit().open("/")
+    with page.expect_file_chooser():
+        page.click('.pane[data-side="1"] canvas')
+    page.focus('.pane[data-side="0"] canvas')
+    with page.expect_file_chooser() as chooser:
+        page.keyboard.press("Enter")
+    chooser.value.set_files([album / "b.jpg", album / "first day" / "a.png"])
+    page.wait_for_selector("#summary[data-matches]")
 
 
 def test_overlays_and_files(visit: Visit, photos: tuple[bytes, bytes]) -> None:

@@ -1,25 +1,26 @@
 // The interface's own description, readable.
 
-import { $, ask, element, prepareTheme, tellError } from "/static/common.js";
+import { $, ask, element, followAddress, prepareTheme, tellError } from "/static/common.js";
 
 const typeOf = (schema = {}, all = {}) => {
-  if (schema.$ref) { const name = schema.$ref.split("/").pop(); return all[name]?.enum ? all[name].enum.join(" | ") : name; }
+  if (schema.$ref) return typeOf(all[schema.$ref.split("/").pop()], all);
   if (schema.enum) return schema.enum.map((v) => JSON.stringify(v)).join(" | ");
   if (schema.anyOf) return schema.anyOf.map((one) => typeOf(one, all)).join(" | ");
   if (schema.format === "binary" || schema.contentMediaType) return "file";
   if (schema.type === "array") return `${typeOf(schema.items, all)}[${schema.minItems && schema.minItems === schema.maxItems ? schema.minItems : ""}]`;
+  if (schema.properties) return `{ ${Object.entries(schema.properties).map(([key, inner]) => `${key}: ${typeOf(inner, all)}`).join(", ")} }`;
   return schema.type || "any";
 };
 
 const bounds = (schema) => [["minimum", "≥"], ["exclusiveMinimum", ">"], ["maximum", "≤"], ["exclusiveMaximum", "<"]].filter(([key]) => key in schema).map(([key, sign]) => `${sign} ${schema[key]}`).join(", ");
 
 function fields(operation, all) {
-  const asked = (operation.parameters || []).map(({ name, required, schema, description }) => ({ name, required, schema, description: description || schema.description }));
+  const asked = (operation.parameters || []).map(({ name, required = false, schema, description }) => ({ name, required, schema, description: description || schema.description }));
   for (const { schema } of Object.values(operation.requestBody?.content || {})) {
     const body = schema.$ref ? all[schema.$ref.split("/").pop()] : schema;
     for (const [name, inner] of Object.entries(body.properties || {})) asked.push({ name, required: (body.required || []).includes(name), schema: inner, description: inner.description });
   }
-  return asked;
+  return asked.sort((a, b) => Number(b.required) - Number(a.required));
 }
 
 function table(rows) {
@@ -29,14 +30,15 @@ function table(rows) {
 }
 
 function answer(operation, all) {
-  const [kind, { schema = {} } = {}] = Object.entries(operation.responses["200"]?.content || {})[0] || [""];
-  if (kind !== "application/json") return `answers ${kind || "a file"}`;
-  const name = typeOf(schema, all), properties = all[name.replace("[]", "")]?.properties || {};
-  return `answers ${name} { ${Object.entries(properties).map(([key, inner]) => `${key}: ${typeOf(inner, all)}`).join(", ")} }`;
+  const content = operation.responses["200"]?.content || {}, schema = content["application/json"]?.schema;
+  if (!schema || !Object.keys(schema).length) return `answers ${Object.keys(content).join(", ") || "a file"}`;
+  const named = all[(schema.$ref || schema.items?.$ref || "").split("/").pop()];
+  return `answers ${typeOf(schema, all)}. ${named?.description || ""}`;
 }
 
 async function start() {
   prepareTheme();
+  followAddress();
   $("example").textContent = `curl -F image0=@a.jpg -F image1=@b.jpg -F max_keypoints=1024 ${location.origin}/api/match\n\n{"images": [{"width": 640, "height": 480, "keypoints": 1024}, ...],\n "matches": [[x0, y0, x1, y1, score], ...], "verified": [true, ...],\n "geometry": {"kind": "fundamental", "matrix": [[...], [...], [...]], "num_inliers": 512}}`;
   const document_ = await ask("/api/openapi.json"), all = document_.components.schemas;
   for (const [path, methods] of Object.entries(document_.paths)) {

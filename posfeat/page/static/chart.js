@@ -38,13 +38,14 @@ export class Chart {
     if (note) { const more = document.createElement("span"); more.className = "soft"; more.textContent = ` ${note}`; caption.append(more); }
     this.readout = document.createElement("p");
     this.readout.className = "readout small";
-    this.readout.setAttribute("aria-live", "polite");
-    this.drawing = svg("svg", { tabindex: 0, role: "img", "aria-label": title });
+    this.drawing = svg("svg", { tabindex: 0, role: "img", "aria-label": `${title}: the arrow keys read its values` });
     this.root.append(caption, this.drawing, this.readout);
     Object.assign(this, { title, series: [], log: false, weight: 0, at: null });
     this.drawing.addEventListener("pointermove", (event) => this.point(this.stepAt(event.clientX - this.drawing.getBoundingClientRect().left)));
     this.drawing.addEventListener("pointerleave", () => this.point(null));
-    this.drawing.addEventListener("blur", () => this.point(null));
+    // heard only by whoever walks along it, not whenever a run goes on
+    this.drawing.addEventListener("focus", () => this.readout.setAttribute("aria-live", "polite"));
+    this.drawing.addEventListener("blur", () => { this.readout.removeAttribute("aria-live"); this.point(null); });
     this.drawing.addEventListener("keydown", (event) => {
       const move = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity }[event.key];
       if (move) { event.preventDefault(); this.walk(move); }
@@ -70,7 +71,8 @@ export class Chart {
     let [low, high] = [Math.min(...values), Math.max(...values)];
     const room = (high - low || Math.abs(high) || 1) * 0.06;
     [low, high] = [low - room, high + room];
-    const [first, last] = [Math.min(...steps), Math.max(...steps, Math.min(...steps) + 1)];
+    let [first, last] = [Math.min(...steps), Math.max(...steps)];
+    if (first === last) [first, last] = [first - 1, last + 1]; // a single value stands in the middle
     this.x = (step) => MARGIN.left + ((step - first) / (last - first)) * (width - MARGIN.left - MARGIN.right);
     this.y = (value) => HEIGHT - MARGIN.bottom - ((scale(value) - low) / (high - low)) * (HEIGHT - MARGIN.top - MARGIN.bottom);
     this.axes(width, low, high, first, last, log);
@@ -96,7 +98,7 @@ export class Chart {
       this.drawing.append(svg("line", { x1: MARGIN.left, x2: width - MARGIN.right, y1: y, y2: y, class: "grid" }));
       label(short(value), MARGIN.left - 6, y + 4, "end");
     }
-    for (const step of ticks(first, last, Math.max(4, Math.floor(width / 90)))) label(short(step), this.x(step), HEIGHT - 7, "middle");
+    for (const step of ticks(first, last, Math.max(4, Math.floor(width / 90))).filter(Number.isInteger)) label(short(step), this.x(step), HEIGHT - 7, "middle");
   }
 
   steps() { return [...new Set(this.series.flatMap(({ rows }) => rows.map(([step]) => step)))].sort((a, b) => a - b); }

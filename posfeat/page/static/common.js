@@ -64,6 +64,12 @@ export function cssColour(name) {
   return [1, 3, 5].map((at) => parseInt(text.slice(at, at + 2), 16) / 255);
 }
 
+// The address holds what is shown, so another one typed or pasted there is read from the start; the skip link is no address.
+export function followAddress() {
+  addEventListener("hashchange", () => location.reload());
+  document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); $("main").focus(); });
+}
+
 const THEMES = ["auto", "light", "dark"];
 
 export function prepareTheme(changed = () => {}) {

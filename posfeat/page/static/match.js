@@ -1,11 +1,14 @@
 // The match page: photos, settings, results, and the address that holds them all.
 
-import { $, announce, ask, count, element, chooseFromServer, prepareTheme, query, tell, tellError } from "/static/common.js";
+import { $, announce, ask, count, element, chooseFromServer, followAddress, prepareTheme, query, tell, tellError } from "/static/common.js";
 import { Pane } from "/static/pane.js";
+import { epipolarLine, outlineOf } from "/static/match_geometry.js";
 import { drawLines } from "/static/match_lines.js";
+import { fillComparison } from "/static/match_table.js";
 import { find, keep } from "/static/photo_store.js";
 
-const DEFAULTS = { method: "", keypoints: 2048, score: 0, ratio: 1, similarity: -1, geometry: "fundamental", threshold: 1.5, lines: 150, overlay: "", strength: 0.6 };
+const DEFAULTS = { method: "", keypoints: 2048, score: 0, ratio: 1, similarity: -1, geometry: "fundamental", threshold: 1.5, lines: 150, overlay: "", strength: 0.6, good: 1, bad: 1, points: 1 };
+const SHOWN = ["good", "bad", "points"];
 const LOOK = { longest_px: 1600 };
 const state = { photos: [null, null], settings: { ...DEFAULTS }, compared: new Set(), chosen: null };
 let methods = [];
@@ -37,6 +40,7 @@ function showSettings() {
     $(input).setAttribute("aria-valuetext", show(state.settings[name]));
   }
   for (const name of ["method", "geometry", "overlay"]) $(name).value = state.settings[name];
+  for (const name of SHOWN) $(`show-${name}`).checked = state.settings[name];
   const card = methods.find((method) => method.name === state.settings.method);
   $("note").textContent = card?.note || "";
   $("note").hidden = !card?.note;
@@ -49,7 +53,7 @@ function listenToSettings() {
   }
   for (const name of ["geometry", "overlay"]) $(name).addEventListener("change", () => { state.settings[name] = $(name).value; changed(name); });
   $("method").addEventListener("change", () => showMethod($("method").value));
-  for (const id of ["show-good", "show-bad", "show-points"]) $(id).addEventListener("change", draw);
+  for (const name of SHOWN) $(`show-${name}`).addEventListener("change", () => { state.settings[name] = Number($(`show-${name}`).checked); changed(name); });
   $("settings").addEventListener("submit", (event) => event.preventDefault());
 }
 
@@ -57,7 +61,7 @@ function changed(name) {
   showSettings();
   remember();
   if (name === "strength") panes.forEach((pane) => pane.set({ strength: state.settings.strength }));
-  else if (name === "lines") draw();
+  else if (name === "lines" || SHOWN.includes(name)) draw();
   else if (name === "overlay") overlays();
   else { draw(); update(); }
 }
@@ -161,6 +165,9 @@ function listenToPhotos() {
     const input = box.querySelector("input");
     input.addEventListener("change", () => { takeFiles(side, input.files); input.value = ""; });
     input.multiple = true;
+    const { canvas } = panes[side], empty = () => !state.photos[side];
+    canvas.addEventListener("click", () => { if (empty()) input.click(); });
+    canvas.addEventListener("keydown", (event) => { if (empty() && (event.key === "Enter" || event.key === " ")) { event.preventDefault(); input.click(); } });
     box.querySelector(".from-server").addEventListener("click", async () => {
       const path = await chooseFromServer(`${side ? "Second" : "First"} photo`, "photo");
       if (!path) return;
@@ -244,17 +251,14 @@ async function round() {
   if (state.chosen && results.size) showLine();
 }
 
-const agreeing = (result) => result.geometry.num_inliers;
-
 function draw() {
-  const { method } = state.settings, result = results.get(method);
-  const shown = { good: $("show-good").checked, bad: $("show-bad").checked };
+  const { method, good, bad, points } = state.settings, result = results.get(method);
   panes.forEach((pane, side) => {
     const found = known(method, side);
     const number = result ? result.num_keypoints[side] : found ? Math.min(state.settings.keypoints, found.scores.filter((score) => score >= leastScore(method)).length) : 0;
     const states = new Uint8Array(number);
     result?.matches.forEach((row, i) => { states[row[side]] = Math.max(states[row[side]], result.verified[i] ? 2 : 1); });
-    pane.set({ keypoints: found ? found.keypoints.slice(0, number) : [], states, shown, showPoints: $("show-points").checked, strength: state.settings.strength, outline: side ? outline(result) : null });
+    pane.set({ keypoints: found ? found.keypoints.slice(0, number) : [], states, shown: { good, bad }, showPoints: points, strength: state.settings.strength, outline: side && result ? outlineOf(result.geometry, panes[0]) : null });
   });
   describe(result);
   keepLinks(Boolean(result));
@@ -262,22 +266,14 @@ function draw() {
 }
 
 function describe(result) {
-  const text = [0, 1].map((side) => (state.photos[side] ? count(panes[side].keypoints.length, "keypoint") : "")).filter(Boolean).join(" and ");
+  const numbers = [0, 1].filter((side) => state.photos[side]).map((side) => panes[side].keypoints.length);
+  const text = numbers.length ? `${numbers.slice(0, -1).map((number) => `${number.toLocaleString("en")} and `).join("")}${count(numbers.at(-1), "keypoint")}` : "";
   if (!result) { if (text) $("summary").textContent = `${text}.`; return; }
-  const { length } = result.matches, good = agreeing(result);
+  const { length } = result.matches, good = result.geometry.num_inliers;
   const share = length ? ` (${Math.round((100 * good) / length)} %)` : "";
   const kind = result.geometry.kind === "homography" ? "homography" : "epipolar geometry";
   $("summary").textContent = `${text}: ${count(length, "match", "matches")}, ${good.toLocaleString("en")} agree${good === 1 ? "s" : ""} with one ${kind}${share}.`;
   Object.assign($("summary").dataset, { matches: length, agree: good });
-}
-
-// Where the rim of the first photo lies in the second, if a homography was found.
-function outline(result) {
-  const found = result?.geometry;
-  if (found?.kind !== "homography" || !found.matrix) return null;
-  const [w, h] = [panes[0].width, panes[0].height], m = found.matrix;
-  const corners = [[-0.5, -0.5], [w - 0.5, -0.5], [w - 0.5, h - 0.5], [-0.5, h - 0.5]].map(([x, y]) => m.map((row) => row[0] * x + row[1] * y + row[2]));
-  return corners.every((p) => p[2] * corners[0][2] > 0) ? corners.map((p) => [p[0] / p[2], p[1] / p[2]]) : null;
 }
 
 let linesWaiting = 0;
@@ -285,25 +281,17 @@ function linesSoon() {
   if (linesWaiting) return;
   linesWaiting = requestAnimationFrame(() => {
     linesWaiting = 0;
-    drawLines($("lines"), panes, results.get(state.settings.method), { most: state.settings.lines, good: $("show-good").checked, bad: $("show-bad").checked, chosen: state.chosen });
+    const { method, lines, good, bad } = state.settings;
+    drawLines($("lines"), panes, results.get(method), { most: lines, good, bad, chosen: state.chosen });
   });
 }
 
 function showComparison() {
   $("comparison").hidden = !(state.photos[0] && state.photos[1]);
-  $("rows").replaceChildren(...methods.map(({ name, title }) => {
-    const radio = element("input", { type: "radio", name: "shown", checked: name === state.settings.method, onchange: () => { state.compared.add(state.settings.method); showMethod(name); } });
-    const cells = [element("td", {}, element("label", {}, radio, title))];
-    const result = results.get(name);
-    if (result) {
-      const { length } = result.matches, good = agreeing(result);
-      cells.push(...[result.num_keypoints.map((n) => n.toLocaleString("en")).join(" · "), length, good, length ? `${Math.round((100 * good) / length)} %` : "–"].map((text) => element("td", { textContent: text.toLocaleString("en") })));
-    } else {
-      const button = element("button", { type: "button", className: "small", textContent: "Compare", onclick: () => { state.compared.add(name); remember(); button.disabled = true; update(); } });
-      cells.push(element("td", { colSpan: 4 }, button));
-    }
-    return element("tr", { dataset: { method: name } }, ...cells);
-  }));
+  fillComparison($("rows"), methods, results, state.settings.method, {
+    onShow: (name) => { state.compared.add(state.settings.method); showMethod(name); },
+    onCompare: (name) => { state.compared.add(name); remember(); update(); },
+  });
 }
 
 // ---- one keypoint ------------------------------------------------------------------------------------------------------------
@@ -346,7 +334,7 @@ function showChosen(found) {
   $("selected-text").textContent = `At (${found.x.toFixed(1)}, ${found.y.toFixed(1)}), score ${found.score.toPrecision(3)}. ${fate}`;
   $("candidates").replaceChildren(...found.candidates.map(([number, x, y, similarity], rank) => {
     const matched = at >= 0 && result.matches[at][1 - side] === number;
-    const button = element("button", { type: "button", className: "small", textContent: `${rank + 1}. keypoint ${number + 1}${matched ? " (its match)" : ""}`, onclick: () => choose(1 - side, number) });
+    const button = element("button", { type: "button", className: "small", textContent: `${rank + 1}. keypoint ${number + 1}${matched ? " (its match)" : ""}`, onclick: () => { panes[1 - side].canvas.focus(); choose(1 - side, number); } });
     return element("tr", {}, element("td", {}, button), ...[x.toFixed(1), y.toFixed(1), similarity.toFixed(3)].map((text) => element("td", { textContent: text })));
   }));
   $("selected").hidden = false;
@@ -357,11 +345,7 @@ function showChosen(found) {
 // The epipolar line of the chosen keypoint in the other photo.
 function showLine() {
   const { side, index } = state.chosen, found = results.get(state.settings.method)?.geometry, from = panes[side].keypoints[index];
-  let line = null;
-  if (found?.matrix && found.kind === "fundamental" && from) {
-    const p = [...from, 1], at = (r, c) => (side ? found.matrix[c][r] : found.matrix[r][c]);
-    line = [0, 1, 2].map((r) => p.reduce((sum, v, c) => sum + at(r, c) * v, 0));
-  }
+  const line = found?.matrix && found.kind === "fundamental" && from ? epipolarLine(found.matrix, from, side) : null;
   panes[1 - side].set({ line });
 }
 
@@ -397,10 +381,11 @@ async function copyLink() {
 
 async function start() {
   prepareTheme();
+  followAddress();
   listenToSettings();
   listenToPhotos();
   $("link").addEventListener("click", copyLink);
-  $("unselect").addEventListener("click", () => choose(0, -1));
+  $("unselect").addEventListener("click", () => { panes[state.chosen.side].canvas.focus(); choose(0, -1); });
   document.addEventListener("keydown", (event) => { if (event.key === "Escape" && state.chosen && !document.querySelector("dialog[open]")) choose(0, -1); });
   new ResizeObserver(linesSoon).observe($("stage"));
   methods = (await ask("/api/status")).methods;

@@ -1,6 +1,6 @@
 // The model page: a model in 3D, its photos and tracks; photos found in it.
 
-import { $, announce, ask, chooseFromServer, count, cssColour, element, prepareTheme, query, tell, tellError } from "/static/common.js";
+import { $, announce, ask, chooseFromServer, count, cssColour, element, followAddress, prepareTheme, query, tell, tellError } from "/static/common.js";
 import { prepareJobs } from "/static/model_jobs.js";
 import { drawCrop, PhotoView } from "/static/photo_view.js";
 import { SceneViewer } from "/static/scene_viewer.js";
@@ -31,6 +31,8 @@ async function listScenes(wanted) {
   if (path) { $("scene").value = path; await openScene(path); } else document.body.dataset.ready = "yes";
 }
 
+function applySizes() { viewer.setSizes({ point: Number($("point-size").value), camera: Number($("camera-size").value) }); }
+
 async function openScene(path) {
   delete document.body.dataset.ready;
   $("summary").textContent = "reading the model ...";
@@ -39,6 +41,7 @@ async function openScene(path) {
   const positions = new Float32Array(bytes, 0, 3 * scene.num_points), colours = new Uint8Array(bytes, 12 * scene.num_points);
   Object.assign(state, { path, scene, camera: -1, point: -1, located: null });
   viewer.setScene({ positions, colours, cameras: scene.cameras });
+  if (!state.sized) { $("point-size").value = 7 - Math.log10(Math.max(1, scene.num_points)); applySizes(); } // few points are drawn large
   const part = scene.num_points < scene.total_points ? ` (of ${scene.total_points.toLocaleString("en")}: those that most photos see)` : "";
   $("summary").textContent = `${count(scene.cameras.length, "photo")}, ${count(scene.num_points, "point")}${part}.`;
   $("found").replaceChildren(element("p", { className: "soft", textContent: scene.can_localize ? "" : "Photos cannot be found in this model: its features.h5 does not lie beside it." }));
@@ -51,7 +54,15 @@ async function openScene(path) {
 function listCameras() {
   const text = $("filter").value.toLowerCase();
   $("cameras").replaceChildren(...(state.scene?.cameras || []).flatMap((camera, index) => (camera.name.toLowerCase().includes(text)
-    ? [element("li", {}, element("button", { type: "button", ariaPressed: String(index === state.camera), onclick: () => selectCamera(index).catch(tellError) }, element("span", { textContent: camera.name, title: camera.name }), element("span", { className: "soft", textContent: camera.num_points.toLocaleString("en"), title: `sees ${count(camera.num_points, "point")}` })))] : [])));
+    ? [element("li", {}, element("button", { type: "button", dataset: { camera: index }, onclick: () => selectCamera(index).catch(tellError) }, element("span", { textContent: camera.name, title: camera.name }), element("span", { className: "soft", textContent: camera.num_points.toLocaleString("en"), title: `sees ${count(camera.num_points, "point")}` }, element("span", { className: "visually-hidden", textContent: " points" }))))] : [])));
+  markCamera();
+}
+
+function markCamera() {
+  for (const button of $("cameras").querySelectorAll("button")) button.setAttribute("aria-pressed", String(Number(button.dataset.camera) === state.camera));
+  const pressed = $("cameras").querySelector('[aria-pressed="true"]'), list = $("cameras");
+  // scrolls the list alone, not the page
+  if (pressed) list.scrollTop = Math.min(pressed.offsetTop, Math.max(list.scrollTop, pressed.offsetTop + pressed.offsetHeight - list.clientHeight));
 }
 
 // ---- a camera, a point ---------------------------------------------------------------------------------------------------------
@@ -73,7 +84,7 @@ function showSelection() {
   viewer.selectCamera(state.camera);
   if (state.camera < 0) { viewer.markPoints([]); $("photo-card").hidden = !state.located; }
   if (state.point < 0) { viewer.clearTrack(); $("track-card").hidden = true; }
-  listCameras();
+  markCamera();
 }
 
 async function selectCamera(index) {
@@ -108,7 +119,7 @@ async function selectPoint(index) {
     const crop = element("canvas", { width: 220, height: 220, ariaHidden: "true" });
     const { name } = scene.cameras[camera];
     drawCrop(crop, scene.cameras[camera], x, y).catch(() => {});
-    return element("button", { type: "button", title: name, onclick: () => selectCamera(camera).catch(tellError) }, crop, element("span", { textContent: name }));
+    return element("button", { type: "button", title: name, onclick: () => selectCamera(camera).then(() => $("photo").focus()).catch(tellError) }, crop, element("span", { textContent: name }));
   }));
 }
 
@@ -156,7 +167,7 @@ function forget() {
 function showLocated(name, found) {
   const rows = [
     ["Photo", name], ["Place", found.centre.map((v) => v.toFixed(3)).join(", ")], ["Support", `${found.num_inliers.toLocaleString("en")} of ${count(found.num_matches, "match", "matches")}`],
-    ["Error", `${found.reprojection_error_px.toFixed(2)} px`], ["Focal length", `${found.focal_px.toFixed(0)} px`], ["Alike", found.images.slice(0, 3).join(", ")],
+    ["Error", `${found.reprojection_error_px.toFixed(2)} px`], ["Focal length", `${found.focal_px.toFixed(0)} px`], ["Matched with", `${found.images.slice(0, 3).join(", ")}${found.images.length > 3 ? ` and ${found.images.length - 3} more` : ""}`],
   ];
   $("found").replaceChildren(element("dl", {}, ...rows.flatMap(([term, text]) => [element("dt", { textContent: term }), element("dd", { textContent: text })])),
     element("div", { className: "row" }, element("button", { type: "button", className: "small", textContent: "Fly there", onclick: () => viewer.flyToPose(found) }), element("button", { type: "button", className: "small", textContent: "Forget", onclick: forget })));
@@ -173,15 +184,14 @@ function listenToPhoto() {
 }
 
 async function start() {
+  followAddress();
   prepareTheme(() => { recolour(); photo.draw(); });
   $("scene").addEventListener("change", () => openScene($("scene").value).catch(tellError));
   $("all").addEventListener("click", () => viewer.showAll());
-  const sizes = () => viewer.setSizes({ point: Number($("point-size").value), camera: Number($("camera-size").value) });
-  for (const id of ["point-size", "camera-size"]) $(id).addEventListener("input", sizes);
-  sizes();
+  for (const id of ["point-size", "camera-size"]) $(id).addEventListener("input", () => { state.sized = true; applySizes(); });
   $("filter").addEventListener("input", listCameras);
-  $("unselect").addEventListener("click", clear);
-  $("untrack").addEventListener("click", clearPoint);
+  $("unselect").addEventListener("click", () => { clear(); $("world").focus(); });
+  $("untrack").addEventListener("click", () => { clearPoint(); (state.camera >= 0 ? $("photo") : $("world")).focus(); });
   document.addEventListener("keydown", (event) => { if (event.key === "Escape" && !document.querySelector("dialog[open]")) (state.point >= 0 ? clearPoint : clear)(); });
   listenToPhoto();
   const parameters = new URLSearchParams(location.hash.slice(1));

@@ -1,7 +1,7 @@
 // The training page: one run or two side by side; curves, pictures over time, and what was asked of them.
 
 import { Chart } from "/static/chart.js";
-import { $, ask, element, prepareTheme, query, tell, tellError } from "/static/common.js";
+import { $, ask, element, followAddress, prepareTheme, query, tell, tellError } from "/static/common.js";
 
 const FOLLOW_MS = 5000, STILL_RUNNING_S = 600, PLAY_MS = 700;
 const KEYS = ["a", "b"];
@@ -54,7 +54,7 @@ function draw() {
   $("texts").replaceChildren(...state.runs.flatMap((run, i) => (run && Object.keys(run.texts).length ? [textsOf(run, KEYS[i])] : [])));
   $("texts-card").hidden = !$("texts").children.length;
   const latest = Math.max(...state.runs.map((run) => run?.updated || 0)), age = Date.now() / 1000 - latest;
-  $("updated").textContent = latest ? (age < 90 ? "written just now" : `last written ${new Date(latest * 1000).toLocaleString("en")}`) : "";
+  $("updated").textContent = latest ? (age < 90 ? "written just now" : `last written ${new Date(latest * 1000).toLocaleString("en", { dateStyle: "medium", timeStyle: "short" })}`) : "";
   document.body.dataset.ready = "yes";
 }
 
@@ -81,9 +81,10 @@ const rowsOf = (run) => run?.pictures[state.picture] || [];
 function drawPictures() {
   const kinds = [...new Set(state.runs.flatMap((run) => Object.keys(run?.pictures || {})))].sort();
   $("pictures-card").hidden = !kinds.length;
+  $("no-pictures").hidden = kinds.length > 0;
   if (!kinds.length) return;
   if (!kinds.includes(state.picture)) state.picture = kinds[0];
-  $("picture").replaceChildren(...kinds.map((name) => element("option", { value: name, textContent: name.replaceAll("_", " ") })));
+  if (kinds.join() !== [...$("picture").options].map(({ value }) => value).join()) $("picture").replaceChildren(...kinds.map((name) => element("option", { value: name, textContent: name.replaceAll("_", " ") })));
   $("picture").value = state.picture;
   const steps = [...new Set(state.runs.flatMap((run) => rowsOf(run).map(([step]) => step)))].sort((a, b) => a - b);
   const at = steps.findLastIndex((step) => step <= state.moment);
@@ -138,6 +139,7 @@ async function follow() {
 
 async function start() {
   prepareTheme();
+  followAddress();
   const found = await ask("/api/runs");
   if (!found.length) { tell("No training run in the folders that were given: start posfeat serve with the folder that holds them, such as posfeat serve runs/."); document.body.dataset.ready = "yes"; return; }
   restore(found);
