@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from posfeat.adapt.run import Adapted, adapt_to
     from posfeat.matching import MatchOptions, match
     from posfeat.networks.checkpoint import load
+    from posfeat.networks.extraction import ExtractionOptions
+    from posfeat.networks.keypoint_selection import SelectionOptions
     from posfeat.networks.posfeat import PoSFeat
+    from posfeat.networks.shipped import extract
     from posfeat.pipeline.localize import Localization, Localizer
     from posfeat.types import (
         CheckpointError,
@@ -44,6 +47,7 @@ __all__ = [
     "CheckpointError",
     "DataError",
     "DenseFeatures",
+    "ExtractionOptions",
     "Features",
     "ImageError",
     "Localization",
@@ -55,9 +59,11 @@ __all__ = [
     "PoSFeat",
     "PosfeatError",
     "ReconstructionError",
+    "SelectionOptions",
     "StoreError",
     "__version__",
     "adapt_to",
+    "extract",
     "load",
     "match",
 ]
@@ -66,12 +72,15 @@ _HOME = {
     "adapt_to": "posfeat.adapt.run",
     "Adapted": "posfeat.adapt.run",
     "AdaptOptions": "posfeat.adapt.options",
+    "extract": "posfeat.networks.shipped",
+    "ExtractionOptions": "posfeat.networks.extraction",
     "load": "posfeat.networks.checkpoint",
     "Localization": "posfeat.pipeline.localize",
     "Localizer": "posfeat.pipeline.localize",
     "match": "posfeat.matching",
     "MatchOptions": "posfeat.matching",
     "PoSFeat": "posfeat.networks.posfeat",
+    "SelectionOptions": "posfeat.networks.keypoint_selection",
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import torch
@@ -29,8 +29,23 @@ class MatchOptions:
         check_options(self)
 
 
-def match(features0: Features, features1: Features, options: MatchOptions | None = None) -> Matches:
-    """Match the keypoints of two images by their descriptors, best matches first."""
+def match(
+    features0: Features,
+    features1: Features,
+    options: MatchOptions | None = None,
+    *,
+    ratio: float | None = None,
+    min_similarity: float | None = None,
+) -> Matches:
+    """Match the keypoints of two images by their descriptors, best matches first.
+
+    ``ratio`` and ``min_similarity`` go before those of the options.
+    """
+    options = options or MatchOptions()
+    if ratio is not None:
+        options = replace(options, ratio=ratio)
+    if min_similarity is not None:
+        options = replace(options, min_similarity=min_similarity)
     indices, similarity = mutual_nearest(features0.descriptors, features1.descriptors, options)
     return Matches(indices.cpu(), similarity.cpu())
 

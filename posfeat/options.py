@@ -37,8 +37,8 @@ def check_options(options: Any) -> None:
         if not _has_type(value, hints[field.name]):
             raise OptionsError(f"option {field.name}={value!r} is not of type {_type_name(hints[field.name])}")
         low, high = field.metadata.get("low"), field.metadata.get("high")
-        if isinstance(value, (int, float)) and (
-            (low is not None and value < low) or (high is not None and value > high)
+        if isinstance(value, (int, float)) and not (
+            (low is None or value >= low) and (high is None or value <= high)  # which NaN is not
         ):
             bounds = (
                 f"between {low} and {high}"
@@ -128,6 +128,8 @@ def _has_type(value: Any, hint: Any) -> bool:
         return any(_has_type(value, member) for member in typing.get_args(hint))
     if origin is typing.Literal:
         return value in typing.get_args(hint)
+    if origin is tuple and typing.get_args(hint)[1:] == (...,):
+        return isinstance(value, tuple) and all(_has_type(item, typing.get_args(hint)[0]) for item in value)
     kind = origin or hint
     if kind is float:
         return isinstance(value, (int, float)) and not isinstance(value, bool)

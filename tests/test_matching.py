@@ -83,6 +83,21 @@ def test_one_sided_matching_and_thresholds() -> None:
     assert float(similarity.min()) >= 0.7
 
 
+def test_thresholds_by_name_go_before_those_of_the_options() -> None:
+    features0, features1 = (
+        Features(torch.zeros(n, 2), torch.zeros(n), unit(n, seed=n), (640, 480)) for n in (300, 200)
+    )
+    for options in (MatchOptions(ratio=0.9), MatchOptions(min_similarity=0.6)):
+        expected = match(features0, features1, options)
+        named = match(features0, features1, ratio=options.ratio, min_similarity=options.min_similarity)
+        assert 0 < len(expected) < len(match(features0, features1))
+        assert torch.equal(named.indices, expected.indices)
+    strict = match(features0, features1, MatchOptions(ratio=0.9), ratio=0.8)
+    assert torch.equal(strict.indices, match(features0, features1, ratio=0.8).indices)
+    with pytest.raises(OptionsError, match="ratio"):
+        match(features0, features1, ratio=float("nan"))
+
+
 @pytest.mark.parametrize(("count0", "count1"), [(0, 0), (0, 5), (5, 0)])
 def test_no_keypoints_no_matches(count0: int, count1: int) -> None:
     features = [Features(torch.zeros(n, 2), torch.zeros(n), unit(n), (640, 480)) for n in (count0, count1)]

@@ -35,7 +35,10 @@ def demo(
     device: DeviceOption = Device.auto,
     precision: PrecisionOption = Precision.auto,
 ) -> None:
-    """Match real photos, render, match and reconstruct a little gallery, and judge all of it by the truth."""
+    """Match two real photos, and reconstruct a rendered gallery.
+
+    The cameras of the gallery are known exactly, so that all of it is judged by the truth.
+    """
     from posfeat.demo.origin import describe_origin
     from posfeat.demo.report import write_report
     from posfeat.demo.run import run_demo

@@ -59,7 +59,8 @@ def extract(
         ),
     ] = None,
     masks: Annotated[
-        Path | None, typer.Option("--masks", help="Folder of masks named as the photos; nothing is found where black.")
+        Path | None,
+        typer.Option("--masks", help="A mask for all photos, or a folder of masks named as they; black is left out."),
     ] = None,
     max_keypoints: KeypointsOption = 4096,
     full_precision: Annotated[
@@ -75,7 +76,10 @@ def extract(
     ray_cpus: RayCpusOption = 1,
     ray_gpus: RayGpusOption = 0.0,
 ) -> None:
-    """Extract the features of all photos of a folder into one file, or into many on a Ray cluster."""
+    """Extract the features of all photos of a folder.
+
+    They are written into one file, or into many on a Ray cluster.
+    """
     number_format: DescriptorFormat = "float32" if full_precision else "float16"
     if ray is None:
         for place in (folder, output or FILE):

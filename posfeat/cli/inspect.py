@@ -37,6 +37,8 @@ def inspect(
         from posfeat.networks.checkpoint import DEFAULT_WEIGHTS
 
         path = DEFAULT_WEIGHTS
+    if path.name in ("backbone.pth", "localheader.pth"):
+        path = path.parent  # half of a model; the folder holds all of it
     if not path.exists():
         raise StoreError(f"there is no file {path}; check the name")
     if path.suffix == ".safetensors":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -78,9 +78,8 @@ def match(
     ray: RayOption = None,
     ray_cpus: RayCpusOption = 1,
 ) -> None:
-    """Match two photos, or many pairs of photos, here or on a Ray cluster."""
+    """Match two photos, or many pairs. Features of a folder are written beside the file of matches."""
     from posfeat.matching import MatchOptions
-    from posfeat.pipeline.two_view import match_photos
     from posfeat.types import OptionsError
 
     matching = MatchOptions(ratio=ratio, min_similarity=min_similarity)
@@ -95,25 +94,24 @@ def match(
         require_path(place)
     paths = [Path(place) for place in inputs]
     if len(paths) == 2 and not any(path.is_dir() for path in paths) and pairs is None and ray is None:
-        _tell(
-            match_photos(extractor(), paths[0], paths[1], matching), None if output is None else Path(output), as_json
-        )
-    elif len(paths) == 1 and not as_json:
-        matches_path = Path(output or FILE)
-        features_path, failures = paths[0], 0
-        if _holds_photos(paths[0]):
-            features_path = matches_path.with_name("features.h5")
-            failures = extract_with_progress(extractor(), paths[0], features_path)
-        _match_many(features_path, matches_path, pairs, matching, failures)
+        _match_two(extractor, paths, matching, None if output is None else Path(output), as_json)
+    elif len(paths) == 1 and not as_json and not _is_photo(paths[0]):
+        _match_many(extractor, paths[0], Path(output or FILE), pairs, matching)
     else:
         raise OptionsError(
             "give two photos; or one folder or feature file, which --pairs and --ray go with and --json does not"
         )
 
 
-def _tell(matched: MatchedPhotos, picture: Path | None, as_json: bool) -> None:
-    from posfeat.pipeline.two_view import write_match_picture
+def _match_two(
+    extractor: Callable[[], Extractor], photos: list[Path], matching: MatchOptions, picture: Path | None, as_json: bool
+) -> None:
+    from posfeat.data.images import require_picture_name
+    from posfeat.pipeline.two_view import match_photos, write_match_picture
 
+    if picture is not None:
+        require_picture_name(picture)
+    matched = match_photos(extractor(), photos[0], photos[1], matching)
     if picture is not None:
         write_match_picture(picture, matched)
     if as_json:
@@ -125,17 +123,29 @@ def _tell(matched: MatchedPhotos, picture: Path | None, as_json: bool) -> None:
         print(f"picture: {picture}")
 
 
-def _match_many(features: Path, output: Path, pairs_file: Path | None, matching: MatchOptions, failures: int) -> None:
-    """Match the pairs of a feature file; ``failures`` counts what went wrong before."""
+def _match_many(
+    extractor: Callable[[], Extractor], source: Path, output: Path, pairs_file: Path | None, matching: MatchOptions
+) -> None:
+    """Match the pairs of a feature file, or of a folder of photos."""
     from posfeat.pipeline.feature_store import FeatureStore
     from posfeat.pipeline.match import all_pairs, match_pairs, read_pairs
 
+    features, failures = source, 0
+    if _holds_photos(source):
+        features = output.with_suffix(".features.h5")
+        failures = extract_with_progress(extractor(), source, features)
     with FeatureStore(features) as store:
         names = store.names()
     pairs = all_pairs(names) if pairs_file is None else read_pairs(pairs_file, names)
     with progress_bar("matching") as progress:
         report = match_pairs(features, pairs, output, matching, progress=progress, on_failure=print_failure)
     _tell_of_pairs(report, str(output), failures)
+
+
+def _is_photo(path: Path) -> bool:
+    from posfeat.data.images import IMAGE_SUFFIXES
+
+    return path.suffix.lower() in IMAGE_SUFFIXES and not path.is_dir()
 
 
 def _holds_photos(path: Path) -> bool:

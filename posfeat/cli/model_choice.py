@@ -68,17 +68,18 @@ KeypointsOption = Annotated[int, typer.Option("--max-keypoints", min=1, help="Th
 
 def load_model(weights: str, device: Device) -> PoSFeat:
     """The model on the device that was asked for."""
-    import torch
-
     from posfeat.networks.checkpoint import load
+
+    return load(weights, checked_device(device))
+
+
+def checked_device(device: Device) -> str:
+    """The name of the device, which is there; the best one for auto."""
+    from posfeat.networks.checkpoint import choose_device
     from posfeat.processor import keep_to_granted_cores
-    from posfeat.types import OptionsError
 
     keep_to_granted_cores()
-    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if not there.get(device.value, True):
-        raise OptionsError(f"there is no {device.value} device here; leave out --device, or give --device cpu")
-    return load(weights, None if device is Device.auto else device.value)
+    return str(choose_device(device.value))
 
 
 def extraction_options(max_keypoints: int, precision: Precision, overrides: list[str] | None) -> ExtractionOptions:

@@ -55,11 +55,14 @@ def decode_image(data: bytes, name: str, max_pixels: int = MAX_PIXELS) -> RGB:
 
 
 def read_mask(path: str | os.PathLike[str], max_pixels: int = MAX_PIXELS) -> npt.NDArray[np.bool_]:
-    """A mask picture (H, W): False where it is black and nothing may be detected, True elsewhere."""
-    pixels = _decode(path, max_pixels)
-    if pixels.ndim == 3:
-        pixels = pixels[..., :3].max(axis=-1)
-    return pixels > 0
+    """The mask in a picture file."""
+    return as_mask(_decode(path, max_pixels))
+
+
+def as_mask(pixels: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """A mask (H, W) of grey or RGB(A) pixels: False where they are black and nothing may be detected, True elsewhere."""
+    allowed: npt.NDArray[np.bool_] = pixels > 0
+    return np.asarray(allowed[..., :3].any(axis=-1)) if allowed.ndim == 3 else allowed
 
 
 def image_size(path: str | os.PathLike[str]) -> tuple[int, int]:
@@ -74,20 +77,28 @@ def image_size(path: str | os.PathLike[str]) -> tuple[int, int]:
 def write_image(path: str | os.PathLike[str], rgb: RGB) -> None:
     """Write RGB pixels (H, W, 3) or grey ones (H, W) in the format that the name's ending says; all or nothing."""
     path = Path(path)
-    encoded = encode_image(rgb, path.suffix or ".png", shown(path))
+    require_picture_name(path)
+    encoded = encode_image(rgb, path.suffix or ".png")
+    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
     part.write_bytes(encoded)
     os.replace(part, path)
 
 
-def encode_image(rgb: RGB, suffix: str, name: str = "the picture") -> bytes:
+def require_picture_name(path: str | os.PathLike[str]) -> None:
+    """Refuse a name whose ending is no format that write_image knows."""
+    import cv2
+
+    suffix = Path(path).suffix or ".png"
+    if not cv2.haveImageWriter(f"picture{suffix}"):
+        raise ImageError(f"cannot write {shown(path)}: no picture format ends in {suffix}; use .png or .jpg")
+
+
+def encode_image(rgb: RGB, suffix: str) -> bytes:
     """The bytes of a picture file, in the format of this ending, for RGB pixels (H, W, 3) or grey ones (H, W)."""
     import cv2
 
-    done, encoded = cv2.imencode(suffix, rgb[..., ::-1] if rgb.ndim == 3 else rgb)
-    if not done:
-        raise ImageError(f"cannot write {name}: no picture format for its ending; use .png or .jpg")
-    return encoded.tobytes()
+    return cv2.imencode(suffix, rgb[..., ::-1] if rgb.ndim == 3 else rgb)[1].tobytes()
 
 
 def as_rgb(pixels: Any, name: str = "the image") -> RGB:
@@ -268,7 +279,7 @@ def _check_size(header: ImageHeader, length: int, path: str | os.PathLike[str], 
     if header.width * header.height > max_pixels or length > 16 * max_pixels:
         raise ImageError(
             f"{shown(path)} has {header.width}x{header.height} pixels in {length / 2**20:.0f} MiB, more than the "
-            f"{max_pixels / 1e6:.0f} million allowed; shrink it or raise the pixel limit"
+            f"{round(max_pixels / 1e6, 1):g} million allowed; shrink it or raise the pixel limit"
         )
 
 

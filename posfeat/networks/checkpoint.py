@@ -64,11 +64,25 @@ class CheckpointHeader:
 def load(weights: str | Path = "default", device: str | torch.device | None = None) -> PoSFeat:
     """A model ready to extract: ``"default"`` (shipped with the package), a checkpoint, or a folder in the published layout.
 
-    Without a device the first of CUDA, Apple's MPS and the CPU that is there is taken.
+    Without a device, or with ``"auto"``, the first of CUDA, Apple's MPS and the CPU that is there is taken.
     """
     path = DEFAULT_WEIGHTS if weights == "default" else Path(weights)
-    device = default_device() if device is None else device
-    return load_published(path, device) if path.is_dir() else load_checkpoint(path, device)
+    where = choose_device(device)
+    return load_published(path, where) if path.is_dir() else load_checkpoint(path, where)
+
+
+def choose_device(wanted: str | torch.device | None) -> torch.device:
+    """The device of this name, checked to be there; the fastest one for None and ``"auto"``."""
+    if wanted is None or wanted == "auto":
+        return default_device()
+    try:
+        device = torch.device(wanted)
+    except RuntimeError:
+        raise OptionsError(f"there is no such device as {wanted!r}; take auto, cpu, cuda or mps") from None
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not there.get(device.type, True):
+        raise OptionsError(f"there is no {device.type} device here; leave the device out, or take cpu")
+    return device
 
 
 def default_device() -> torch.device:

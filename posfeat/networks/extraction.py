@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posfeat.data.images import RGB, as_rgb, as_rgb_tensor, read_image, read_mask, shown
+from posfeat.data.images import RGB, as_mask, as_rgb, as_rgb_tensor, read_image, read_mask, shown
 from posfeat.geometry.pixels import sample_map
 from posfeat.networks.batch_features import batch_features
 from posfeat.networks.descriptor_sampling import sample_descriptors
@@ -51,8 +52,9 @@ class ExtractionOptions:
 
     def __post_init__(self) -> None:
         check_options(self)
-        if not self.scales or not self.rotations_deg or min(self.scales) <= 0:
-            raise OptionsError("options scales and rotations_deg need a value each, and scales are above 0")
+        views = (*self.scales, *self.rotations_deg)
+        if not (self.scales and self.rotations_deg and all(map(math.isfinite, views)) and min(self.scales) > 0):
+            raise OptionsError("options scales and rotations_deg need a finite value each, and scales are above 0")
 
 
 def read_pixels(image: Any, mask: Any | None) -> tuple[RGB, Mask | None]:
@@ -66,11 +68,23 @@ def read_pixels(image: Any, mask: Any | None) -> tuple[RGB, Mask | None]:
         )
     if mask is None:
         return rgb, None
-    allowed = read_mask(mask) if isinstance(mask, (str, os.PathLike)) else np.asarray(mask) > 0
+    allowed = read_mask(mask) if isinstance(mask, (str, os.PathLike)) else as_mask(np.asarray(mask))
     if allowed.shape != rgb.shape[:2]:
         size, wanted = "x".join(map(str, allowed.shape[::-1])), f"{rgb.shape[1]}x{rgb.shape[0]}"
         raise ImageError(f"the mask is {size} and the image {wanted}: make the mask the same size")
     return rgb, allowed
+
+
+def read_positions(keypoints: Any) -> Annotated[Tensor, "num_keypoints 2"]:
+    """Positions (x, y) that somebody wants described, checked."""
+    positions = torch.as_tensor(keypoints).detach().to(torch.float32)
+    if positions.numel() == 0:
+        return positions.reshape(0, 2)
+    if positions.ndim != 2 or positions.shape[1] != 2:
+        raise ImageError(f"keypoints to describe have shape {tuple(positions.shape)}; give (x, y) as (count, 2)")
+    if not bool(torch.isfinite(positions).all()):
+        raise ImageError("keypoints to describe hold values that are not finite; leave these out")
+    return positions
 
 
 def extract_image(find: TileFeatures, rgb: RGB, allowed: Mask | None, options: ExtractionOptions) -> Features:
@@ -101,9 +115,7 @@ def describe_image(
 ) -> Features:
     """Scores and descriptors at given positions of an image, in the given order."""
     height, width = rgb.shape[:2]
-    keypoints = keypoints.detach().to(networks.device, torch.float32)
-    if not bool(torch.isfinite(keypoints).all()):
-        raise ImageError("keypoints to describe hold values that are not finite; leave these out")
+    keypoints = keypoints.to(networks.device)
     cell = torch.stack([keypoints[:, 0].round().clamp(0, width - 1), keypoints[:, 1].round().clamp(0, height - 1)], -1)
     scores, descriptors, order = [], [], []
     for tile, maps in _run_tiles(networks, rgb, options):

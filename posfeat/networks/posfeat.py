@@ -31,6 +31,7 @@ from posfeat.networks.extraction import (
     extract_image,
     network_features,
     read_pixels,
+    read_positions,
 )
 from posfeat.networks.fusion import fuse
 from posfeat.networks.inference import FastNetworks, Precision, choose_dtype, inference_copy, weights_fingerprint
@@ -139,7 +140,7 @@ class PoSFeat(nn.Module):
         """Descriptors, and the detector's scores, at the caller's own positions (N, 2), in the caller's order."""
         options = options or ExtractionOptions()
         rgb, _ = read_pixels(image, None)
-        return describe_image(self._fast_networks(options.precision), rgb, torch.as_tensor(keypoints), options)
+        return describe_image(self._fast_networks(options.precision), rgb, read_positions(keypoints), options)
 
     def freeze_description(self) -> PoSFeat:
         """Keep the description network as it is: no gradients, no change of its running statistics."""

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from posfeat.data.images import RGB, resize_image, rotate_image
-from posfeat.types import Array
+from posfeat.data.images import MAX_PIXELS, RGB, resize_image, rotate_image
+from posfeat.types import Array, ImageError
 
 Mask = npt.NDArray[np.bool_]
 
@@ -30,11 +30,6 @@ class ImageView:
         affine = torch.from_numpy(self.image_from_view).to(xy.device)
         return (xy.double() @ affine[:, :2].T + affine[:, 2]).to(xy.dtype)
 
-    def from_image(self, xy: Annotated[Tensor, "num_keypoints 2"]) -> Annotated[Tensor, "num_keypoints 2"]:
-        """Positions on this copy of positions on the image."""
-        affine = torch.from_numpy(self.image_from_view).to(xy.device)
-        return ((xy.double() - affine[:, 2]) @ torch.linalg.inv(affine[:, :2]).T).to(xy.dtype)
-
 
 def image_views(
     rgb: RGB, allowed: Mask | None, scales: Sequence[float], rotations_deg: Sequence[float]
@@ -50,6 +45,8 @@ def _view(rgb: RGB, allowed: Mask | None, scale: float, rotation_deg: float) -> 
     if scale != 1:
         height, width = rgb.shape[:2]
         new_width, new_height = max(1, round(width * scale)), max(1, round(height * scale))
+        if new_width * new_height > MAX_PIXELS:
+            raise ImageError(f"at scale {scale:g} the image has {new_width}x{new_height} pixels; take a smaller scale")
         rgb = resize_image(rgb, new_width, new_height)
         allowed = None if allowed is None else resize_image(allowed.astype(np.uint8) * 255, new_width, new_height) > 127
         x, y = width / new_width, height / new_height  # pixel centres: (x + 0.5) * factor - 0.5

@@ -119,7 +119,7 @@ def extract_folder(
     """Extract every photo below a folder into a store, leaving out those that the store has.
 
     ``options`` are those of a model; any other extractor has its own. With ``names`` only these photos are taken, and
-    the folder is not listed. ``progress`` hears how many of all photos are done, ``on_failure`` each line as it comes.
+    the folder is not listed. ``mask_folder`` may be one mask for all of them. ``progress`` hears how many of all photos are done, ``on_failure`` each line as it comes.
     """
     extractor = NetworkExtractor(model, options or ExtractionOptions()) if isinstance(model, PoSFeat) else model
     failures: list[str] = []
@@ -131,6 +131,8 @@ def extract_folder(
 
     if names is None:
         names = list_images(image_folder, mask_folder, failed)
+        if not names:
+            raise DataError(f"there are no photos in {shown(image_folder)}; check the name, and what format they have")
         if mask_folder is not None:
             require_masks(mask_folder, names)
     masks = {} if mask_folder is None else find_masks(mask_folder, names)
@@ -158,6 +160,8 @@ def list_images(
     folder: Path, without: Path | None = None, on_failure: Callable[[str], None] | None = None
 ) -> list[str]:
     """Photos below a folder, by their paths in it with '/', in alphabetical order. Hidden files are left out."""
+    if folder.is_file():
+        raise DataError(f"{shown(folder)} is a file; give the folder that it is in")
     if not folder.is_dir():
         raise DataError(f"there is no image folder {shown(folder)}; check the name")
 
@@ -171,19 +175,24 @@ def list_images(
         here = Path(parent)
         folders[:] = [f for f in folders if not f.startswith(".") and (here / f).resolve() != excluded]
         pictures = (here / f for f in files if not f.startswith(".") and Path(f).suffix.lower() in IMAGE_SUFFIXES)
-        names += [picture.relative_to(folder).as_posix() for picture in pictures]
+        names += [p.relative_to(folder).as_posix() for p in pictures if excluded is None or p.resolve() != excluded]
     return sorted(names)
 
 
 def find_masks(folder: Path, names: Iterable[str]) -> dict[str, Path]:
-    """The mask of each image that has one: ``a/b.jpg.png`` (COLMAP's way), ``a/b.png`` or ``a/b.jpg`` for a/b.jpg."""
+    """The mask of each image that has one: ``a/b.jpg.png`` (COLMAP's way), ``a/b.png`` or ``a/b.jpg`` for a/b.jpg.
+
+    Where ``folder`` is a picture, that is the mask of all.
+    """
+    if folder.is_file():
+        return dict.fromkeys(names, folder)
     found = ((name, _find_mask(folder / name)) for name in names)
     return {name: path for name, path in found if path is not None}
 
 
 def require_masks(folder: Path, names: Sequence[str]) -> None:
     """Refuse a folder that has no mask for any image: a slip in a path would go unnoticed."""
-    if names and all(_find_mask(folder / name) is None for name in names):
+    if names and not folder.is_file() and all(_find_mask(folder / name) is None for name in names):
         raise DataError(
             f"no image has a mask in {shown(folder)}; the mask of {shown(names[0])} is {shown(names[0])}.png"
         )

@@ -193,4 +193,4 @@ def not_open(path: Path, error: OSError) -> StoreError:
         return StoreError(f"cannot open {path}: {error.strerror}; check the name and its permissions")
     if "lock" in str(error):
         return StoreError(f"{path} is being written by another process; wait until it is done")
-    return StoreError(f"{path} is not an HDF5 file or is damaged; write it again")
+    return StoreError(f"{path} is no feature or match file (HDF5), or is damaged; check the name, or write it again")

@@ -14,7 +14,7 @@ from posfeat.options import options_to_mapping
 from posfeat.pipeline.feature_store import FeatureStore, MatchStore
 from posfeat.pipeline.shards import Shards
 from posfeat.pipeline.write_batch import WriteBatch
-from posfeat.types import DataError, Matches, PosfeatError
+from posfeat.types import DataError, Matches, PosfeatError, StoreError
 
 FEATURES_IN_MEMORY = 32  # images whose features are kept at hand
 
@@ -49,8 +49,11 @@ def match_pairs(
         WriteBatch[tuple[str, str, Matches, int]](store.write_all) as batch,
     ):
         read = functools.lru_cache(FEATURES_IN_MEMORY)(features.read)
+        stored: dict[str, str] = {}
         for done, (name0, name1) in enumerate(_each_once(pairs), start=1):
             try:
+                for name in (name0, name1):
+                    _refuse_clash(stored, name)
                 if (name0, name1) in store or (name1, name0) in store:
                     num_known += 1
                     continue
@@ -112,6 +115,13 @@ def _cut(line: str, known: set[str], where: str) -> tuple[str, str]:
     if len(parts) != 2:
         raise DataError(f"{where} does not hold two names of images in the feature file: {line[:80]!r}")
     return parts[0].strip(), parts[1].strip()
+
+
+def _refuse_clash(stored: dict[str, str], name: str) -> None:
+    """Refuse an image that another one's matches would be taken for; ``stored`` holds the names so far."""
+    first = stored.setdefault(name.replace("/", "-"), name)
+    if first != name:
+        raise StoreError(f"{name} cannot be told from {first} in a match file, where '/' is written '-'; rename one")
 
 
 def _each_once(pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:

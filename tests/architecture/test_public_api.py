@@ -14,6 +14,7 @@ NAMES = {
     "CheckpointError",
     "DataError",
     "DenseFeatures",
+    "ExtractionOptions",
     "Features",
     "ImageError",
     "Localization",
@@ -25,9 +26,11 @@ NAMES = {
     "PoSFeat",
     "PosfeatError",
     "ReconstructionError",
+    "SelectionOptions",
     "StoreError",
     "__version__",
     "adapt_to",
+    "extract",
     "load",
     "match",
 }
@@ -52,6 +55,8 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     ("callable_", "parameters"),
     [
         (lambda: posfeat.load, ["weights", "device"]),
+        (lambda: posfeat.extract, ["image", "max_keypoints", "mask", "scales", "rotations", "options"]),
+        (lambda: posfeat.match, ["features0", "features1", "options", "ratio", "min_similarity"]),
         (
             lambda: posfeat.adapt_to,
             ["source", "output", "options", "weights", "masks", "generic", "device", "events"],

@@ -79,4 +79,4 @@ def test_a_device_that_is_not_there(posfeat: Posfeat, monkeypatch: pytest.Monkey
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     run = posfeat("match", "a.jpg", "b.jpg", "--device", "cuda")
     assert run.code == 2
-    assert run.err == ("posfeat: error: there is no cuda device here; leave out --device, or give --device cpu\n")
+    assert run.err == "posfeat: error: there is no cuda device here; leave the device out, or take cpu\n"

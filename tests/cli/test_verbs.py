@@ -7,16 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from posfeat.data.images import read_image
+from posfeat.data.images import read_image, write_image
 from posfeat.pipeline.feature_store import FeatureStore, MatchStore
 
 Posfeat = Callable[..., Any]
 
 
 def test_match_two_photos(posfeat: Posfeat, photos: Path, untrained: Path, tmp_path: Path) -> None:
-    picture = tmp_path / "matches.png"
+    picture = tmp_path / "new folder" / "matches.png"
     run = posfeat("match", photos / "a.png", photos / "second day" / "b.png", "--weights", untrained, "-o", picture)
     assert run.code == 0
     assert "matches: " in run.out
@@ -53,7 +54,7 @@ def test_match_a_folder_with_pairs(posfeat: Posfeat, photos: Path, untrained: Pa
     pairs.write_text("second day/b.png\ta.png\n")
     run = posfeat("match", photos, "--pairs", pairs, "-o", matches, "--weights", untrained)
     assert run.code == 0
-    with FeatureStore(matches.with_name("features.h5")) as store:
+    with FeatureStore(matches.with_name("matches.features.h5")) as store:
         assert len(store) == 2
     with MatchStore(matches) as store:
         assert store.pairs() == [("second day/b.png", "a.png")]
@@ -65,6 +66,17 @@ def test_a_broken_photo_costs_itself_only(posfeat: Posfeat, photos: Path, untrai
     assert run.code == 1
     assert "extracted: 2, there already: 0, failed: 1" in run.out
     assert [line for line in run.err.splitlines() if "broken.jpg" in line] != []
+
+
+def test_one_mask_for_all_photos(posfeat: Posfeat, photos: Path, untrained: Path, tmp_path: Path) -> None:
+    mask = np.zeros((128, 160), np.uint8)
+    mask[:, :50] = 255
+    write_image(photos / "mask.png", mask)
+    features = tmp_path / "features.h5"
+    run = posfeat("extract", photos, "-o", features, "--weights", untrained, "--masks", photos / "mask.png")
+    assert "extracted: 2, there already: 0, failed: 0\nfeatures:" in run.out
+    with FeatureStore(features) as store:
+        assert all(0 < float(store.read(name).keypoints[:, 0].max()) < 50 for name in store.names())
 
 
 def test_inspect_a_checkpoint(posfeat: Posfeat, untrained: Path) -> None:
@@ -94,6 +106,8 @@ def test_inspect_says_what_is_damaged(posfeat: Posfeat, untrained: Path, tmp_pat
     "arguments",
     [
         ["match", "only_one.jpg", "--json"],
+        ["match", "only_one.jpg"],
+        ["match", "a.jpg", "b.jpg", "-o", "matches.doc"],
         ["match", "a.jpg", "b.jpg", "c.jpg"],
         ["match", "a.jpg", "b.jpg", "--pairs", "pairs.txt"],
         ["match", "a.jpg", "b.jpg", "--weights", "nowhere.safetensors"],

@@ -25,7 +25,7 @@ from posfeat.networks.checkpoint import (
 )
 from posfeat.networks.description import PaperDescription, PaperDescriptionOptions
 from posfeat.networks.posfeat import ModelOptions, PoSFeat, build_model
-from posfeat.types import CheckpointError
+from posfeat.types import CheckpointError, OptionsError
 
 SMALL = ModelOptions(
     architecture="paper", paper_description=PaperDescriptionOptions(encoder="resnet18", dim=16, coarse=True)
@@ -100,6 +100,18 @@ def test_untrained_weights_say_so(model: PoSFeat, saved: Path, tmp_path: Path) -
     save_checkpoint(fresh, model, ModelCard())
     with pytest.warns(UserWarning, match=r"fresh\.safetensors holds untrained weights"):
         load(fresh)
+
+
+def test_devices_by_name(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
+    for name in (None, "auto", "cpu", torch.device("cpu")):
+        assert load(saved, name).device == torch.device("cpu")
+    for name, words in (("cuda", "no cuda device here"), ("cuda:1", "no cuda device"), ("mps", "no mps device")):
+        with pytest.raises(OptionsError, match=words):
+            load(saved, device=name)
+    with pytest.raises(OptionsError, match="no such device as 'gpu'; take auto, cpu, cuda or mps"):
+        load(saved, device="gpu")
 
 
 def damaged(kind: str, saved: Path) -> Path:

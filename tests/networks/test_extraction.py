@@ -154,8 +154,12 @@ def test_describe_equals_extract(blob_model: PoSFeat, tile_pixels: int) -> None:
     assert len(blob_model.describe(image, torch.zeros(0, 2), options=options)) == 0
     rim = torch.tensor([[-0.4, -0.4], [332.4, 249.4]])
     assert bool(torch.isfinite(blob_model.describe(image, rim, options=options).descriptors).all())
+    assert len(blob_model.describe(image, np.array([]), options=options)) == 0
     with pytest.raises(ImageError, match="not finite"):
         blob_model.describe(image, torch.full((2, 2), float("nan")), options=options)
+    for wrong in (np.zeros((4, 3)), np.zeros(2)):
+        with pytest.raises(ImageError, match=r"have shape \(.*give \(x, y\) as \(count, 2\)"):
+            blob_model.describe(image, wrong, options=options)
 
 
 @pytest.mark.parametrize("scale", [0.5, 2.0, 1.5])
@@ -212,7 +216,7 @@ def test_nothing_is_found_in_masked_areas(blob_model: PoSFeat, views: dict[str, 
     options = options_of(tile_pixels=20_000, tile_overlap_px=16) if tiled else options_of()
     views = {} if tiled else views
     write_image(tmp_path / "mask.png", mask)
-    for given in (mask, mask > 0, torch.from_numpy(mask), tmp_path / "mask.png"):
+    for given in (mask, mask > 0, np.stack([mask] * 3, axis=2), torch.from_numpy(mask), tmp_path / "mask.png"):
         found = blob_model.extract(image, mask=given, options=options, **views)
         x, y = found.keypoints.round().long().T
         assert bool((torch.from_numpy(mask)[y, x] > 0).all())
@@ -240,9 +244,15 @@ def test_images_too_small_and_options_that_make_no_sense(blob_model: PoSFeat) ->
         with pytest.raises(ImageError, match=f"{width}x{height}"):
             blob_model.extract(np.zeros((height, width, 3), np.uint8))
     assert len(blob_model.extract(np.zeros((8, 8, 3), np.uint8), options=options_of())) == 0
-    for wrong in ({"scales": ()}, {"scales": (0,)}, {"rotations": ()}):
+    infinite = float("inf")
+    for wrong in (
+        {"scales": ()}, {"scales": (0,)}, {"scales": (float("nan"),)}, {"scales": ("1",)},
+        {"rotations": ()}, {"rotations": (infinite,)},
+    ):  # fmt: skip
         with pytest.raises(OptionsError):
             blob_model.extract(np.zeros((8, 8, 3), np.uint8), **wrong)  # type: ignore[arg-type]
+    with pytest.raises(ImageError, match="at scale 1e\\+06 the image has 8000000x8000000 pixels; take a smaller scale"):
+        blob_model.extract(np.zeros((8, 8, 3), np.uint8), scales=[1e6])
 
 
 @pytest.fixture(scope="module")

@@ -193,8 +193,14 @@ def test_other_options_or_weights_do_not_go_into_the_same_store(model: PoSFeat, 
     torch.manual_seed(1)
     with pytest.raises(StoreError, match="weights"):
         extract_folder(build_model(model.options).eval(), tmp_path / "i", tmp_path / "f.h5", OPTIONS)
-    with pytest.raises(DataError, match="no image folder"):
-        extract_folder(model, tmp_path / "none", tmp_path / "f.h5", OPTIONS)
+    (tmp_path / "empty").mkdir()
+    for folder, words in (
+        ("none", "no image folder"),
+        ("empty", "no photos in"),
+        ("f.h5", "is a file; give the folder"),
+    ):
+        with pytest.raises(DataError, match=words):
+            extract_folder(model, tmp_path / folder, tmp_path / "f.h5", OPTIONS)
 
 
 def test_masks_by_name(model: PoSFeat, tmp_path: Path) -> None:
@@ -282,6 +288,18 @@ def test_pairs_are_matched_once_and_resumed(features: tuple[Path, list[str]], tm
         assert torch.allclose(similarity, matches.scores, atol=2e-3)
     with pytest.raises(StoreError, match=r"matching\.ratio=None, not 0\.9"):
         match_pairs(path, pairs, tmp_path / "m.h5", MatchOptions(ratio=0.9))
+
+
+def test_names_that_are_one_in_a_match_file_are_refused(model: PoSFeat, tmp_path: Path) -> None:
+    (tmp_path / "i" / "a").mkdir(parents=True)
+    for name in ("a/b.png", "a-b.png", "c.png"):
+        write_image(tmp_path / "i" / name, photo(len(name)))
+    extract_folder(model, tmp_path / "i", tmp_path / "f.h5", OPTIONS)
+    report = match_pairs(tmp_path / "f.h5", all_pairs(["a/b.png", "c.png", "a-b.png"]), tmp_path / "m.h5")
+    assert (report.num_matched, len(report.failures)) == (1, 2)
+    assert report.failures[0].startswith("a-b.png cannot be told from a/b.png")
+    with MatchStore(tmp_path / "m.h5") as store:
+        assert store.pairs() == [("a/b.png", "c.png")]
 
 
 def test_pair_lists(tmp_path: Path) -> None:
