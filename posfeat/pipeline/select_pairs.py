@@ -7,7 +7,7 @@ images of a large set; near neighbours among known poses; images that share poin
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -194,7 +194,9 @@ def _pairs_of_views(cameras: Path, names: Sequence[str], method: Method, options
     return pairs
 
 
-def _each_once(pairs: Iterable[tuple[str, str]]) -> Pairs:
+def _each_once(pairs: Collection[tuple[str, str]]) -> Pairs:
     """Pairs without repetitions, turned or not, and without images paired with themselves."""
-    unique = {(min(pair, key=natural_order), max(pair, key=natural_order)) for pair in pairs if pair[0] != pair[1]}
-    return sorted(unique, key=lambda pair: (natural_order(pair[0]), natural_order(pair[1])))
+    names = sorted({name for pair in pairs for name in pair}, key=lambda name: (natural_order(name), name))
+    place = {name: number for number, name in enumerate(names)}  # of millions of pairs, none is cut into its digits
+    unique = {pair if place[pair[0]] < place[pair[1]] else pair[::-1] for pair in pairs if pair[0] != pair[1]}
+    return sorted(unique, key=lambda pair: (place[pair[0]], place[pair[1]]))

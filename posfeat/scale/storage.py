@@ -23,10 +23,8 @@ from posfeat.types import DataError, MissingExtraError, PosfeatError, StoreError
 FILES_AT_ONCE = 16
 TRIES = 3
 FIRST_WAIT_S = 0.5
-BLOCK_BYTES = (
-    2**20
-)  # what is fetched of a shard at a time: HDF5 reads a few hundred bytes here and a photo's features there
-BLOCKS_AT_HAND = 4
+BLOCK_BYTES = 2**19  # fetched of a shard at a time; HDF5 reads a few hundred bytes here and a photo's features there
+BLOCKS_AT_HAND = 8
 
 
 class PhotoFolder(Protocol):
