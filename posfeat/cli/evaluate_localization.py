@@ -23,6 +23,12 @@ from posfeat.cli.progress import progress_bar
 if TYPE_CHECKING:
     from posfeat.benchmarks.localization_run import LocalizationResults
 
+EXAMPLES = """\b
+Examples:
+  posfeat evaluate localization strecha_fountain --methods default rootsift --own-matcher
+  posfeat evaluate localization scenes/ --only fountain --only herzjesu --methods default --unknown-cameras
+"""
+
 
 def localization(
     root: Annotated[Path, typer.Argument(help="A scene of posed photos, or a folder of scenes.")],

@@ -24,6 +24,12 @@ from posfeat.cli.scene_options import Mapper, MapperOption
 if TYPE_CHECKING:
     from posfeat.benchmarks.reconstruction_run import ReconstructionResults
 
+EXAMPLES = """\b
+Examples:
+  posfeat evaluate reconstruction strecha_fountain --methods default rootsift --own-matcher
+  posfeat evaluate reconstruction scenes/ --only fountain --only herzjesu --methods default rootsift --mapper global
+"""
+
 
 def reconstruction(
     root: Annotated[Path, typer.Argument(help="A scene of posed photos, or a folder of scenes.")],
@@ -66,8 +72,8 @@ def print_reconstructions(results: ReconstructionResults) -> None:
         "method",
         "registered",
         "points",
-        "track",
-        "reproj.",
+        "track length",
+        "reproj. px",
         "AUC@5",
         "AUC@10",
         "AUC@20",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,6 +11,8 @@ if TYPE_CHECKING:
     from posfeat.benchmarks.eth_run import EthResults
     from posfeat.benchmarks.hpatches_report import HomographyResults
     from posfeat.benchmarks.pose_run import PoseResults
+
+_WIDTH_OF_FILES = 1000  # where no terminal sets a width, no cell is cut
 
 
 def print_accuracy(results: HomographyResults) -> None:
@@ -90,6 +93,6 @@ def print_table(header: list[str], rows: list[list[str]], skipped: dict[str, str
         if ruled and row[0] and table.row_count:
             table.add_section()
         table.add_row(*row)
-    Console(width=110).print(table)
+    Console(width=None if sys.stdout.isatty() else _WIDTH_OF_FILES).print(table)
     for name, why in skipped.items():
         print(f"skipped {name}: {why}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
 import torch
@@ -42,10 +42,10 @@ def read_queries(path: Path) -> dict[str, Camera | None]:
 
 def write_poses(path: Path, poses: Mapping[str, Array], full_names: bool = False) -> None:
     """Write cam_from_world (4, 4) of photos; all or nothing."""
-    names = {name: name if full_names else PurePosixPath(name).name for name in poses}
-    check_names(names)
+    names = listed_names(poses, full_names)
     lines = []
     for name, pose in poses.items():
+        require_no_space(names[name])
         numbers = [*quaternion_from_rotation(torch.from_numpy(pose[:3, :3])).tolist(), *pose[:3, 3].tolist()]
         lines.append(f"{names[name]} {' '.join(f'{value:.17g}' for value in numbers)}\n")
     part = path.with_name(path.name + ".part")
@@ -56,14 +56,19 @@ def write_poses(path: Path, poses: Mapping[str, Array], full_names: bool = False
         raise StoreError(f"cannot write {shown(path)}: {error.strerror}; choose another place") from None
 
 
-def check_names(names: Mapping[str, str]) -> None:
-    """DataError where the list of poses could not tell photos apart; ``names`` gives each the name that it has there."""
-    twice = [name for name, count in Counter(names.values()).items() if count > 1]
+def listed_names(names: Iterable[str], full_names: bool = False) -> dict[str, str]:
+    """What photos are called in a list of poses; DataError where it could not tell them apart."""
+    listed = {name: name if full_names else PurePosixPath(name).name for name in names}
+    twice = [name for name, count in Counter(listed.values()).items() if count > 1]
     if twice:
         raise DataError(f"two photos are named {twice[0]}; write full names to tell them apart")
-    spaced = [name for name in names.values() if any(c.isspace() for c in name)]
-    if spaced:
-        raise DataError(f"a list of poses cannot hold the name {spaced[0]!r}; rename the photo without spaces")
+    return listed
+
+
+def require_no_space(name: str) -> None:
+    """Refuse a name that a list of poses cannot hold."""
+    if any(c.isspace() for c in name):
+        raise DataError(f"a list of poses cannot hold the name {name!r}; rename the photo without spaces")
 
 
 def read_poses(path: Path) -> dict[str, Array]:

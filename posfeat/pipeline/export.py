@@ -30,7 +30,7 @@ from posfeat.interop.nerfstudio import APPLIED_ROTATION, write_transforms
 from posfeat.types import Camera, PosfeatError, ReconstructionError
 
 Format = Literal["ply", "nerfstudio", "undistorted", "text"]
-FORMATS: tuple[Format, ...] = ("ply", "nerfstudio", "undistorted", "text")
+UNDISTORTED = "undistorted"  # the folder of photos without lens distortion
 
 Progress = Callable[[int, int], None]
 
@@ -67,7 +67,7 @@ def export_model(
         for wanted in formats:
             try:
                 if wanted == "undistorted":
-                    path = output / "undistorted"
+                    path = output / UNDISTORTED
                     write_undistorted(model, image_folder, path, progress, failed, _digest(model_folder))
                 else:
                     path = _export(wanted, model, image_folder, output)
@@ -128,6 +128,7 @@ def _write_straight_photos(
     images = registered_images(model)
     new = _straight_cameras(images, failed)
     shown = [image for image in images if image.camera_id in new]
+    straight = with_cameras(model, new)
     for done, image in enumerate(shown, start=1):
         path = output / "images" / image.name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -135,10 +136,11 @@ def _write_straight_photos(
             photo = read_image(image_folder / image.name)
             write_image(path, undistort_image(photo, from_colmap_camera(image.camera), new[image.camera_id]))
         except PosfeatError as error:
-            failed(str(error))
+            failed(f"{error}; it is not among the undistorted photos")
+            straight.deregister_frame(image.frame_id)
         if progress:
             progress(done, len(shown))
-    write_model(with_cameras(model, new), output / "sparse" / "0")
+    write_model(straight, output / "sparse" / "0")
 
 
 def _straight_cameras(images: Sequence[Any], failed: Callable[[str], None]) -> dict[int, Camera]:

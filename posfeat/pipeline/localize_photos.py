@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from posfeat.data.images import shown
-from posfeat.interop.visual_localization import check_names, write_poses
+from posfeat.interop.visual_localization import listed_names, require_no_space, write_poses
 from posfeat.options import options_to_mapping
 from posfeat.pipeline.feature_store import FeatureStore
 from posfeat.pipeline.localize import Localization, Localizer
@@ -48,14 +48,15 @@ def localize_photos(
     ``query_features`` is a feature file to take instead of the photos themselves. ``details`` gets a line of JSON for each
     photo: pose, camera, how many matches support it, how certain it is, or why there is none.
     """
-    check_names({name: name if full_names else PurePosixPath(name).name for name in queries})
-    journal = _Journal(output.with_name(output.name + ".unfinished"), _settings(localizer, query_features))
+    listed = listed_names(queries, full_names)
+    settings = {**_settings(localizer, query_features), "full_names": full_names}
+    journal = _Journal(output.with_name(output.name + ".unfinished"), settings)
     known = sum(name in journal.rows for name in queries)
     store = None if query_features is None else FeatureStore(query_features)
     try:
         for done, (name, camera) in enumerate(queries.items(), start=1):
             if name not in journal.rows:
-                row = _localize(localizer, name, camera, image_folder, store)
+                row = _localize(localizer, name, listed[name], camera, image_folder, store)
                 journal.add(row)
                 if on_failure and "failure" in row:
                     on_failure(row["failure"])
@@ -75,8 +76,11 @@ def localize_photos(
     return LocalizationReport(len(rows), len(found), known, failures)
 
 
-def _localize(localizer: Localizer, name: str, camera: Camera | None, folder: Path, store: FeatureStore | None) -> Row:
+def _localize(
+    localizer: Localizer, name: str, listed: str, camera: Camera | None, folder: Path, store: FeatureStore | None
+) -> Row:
     try:
+        require_no_space(listed)
         if store is None:
             return {"name": name, **_plain(localizer.localize(folder / name, camera))}
         return {"name": name, **_plain(localizer.localize_features(store.read(name), camera, name=name))}

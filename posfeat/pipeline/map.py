@@ -55,6 +55,8 @@ def map_scene(
     options = options or MappingOptions()
     if not image_folder.is_dir():
         raise DataError(f"there is no folder of photos {image_folder}; check the name")
+    if not database_path.is_file():
+        raise DataError(f"there is no database {database_path}; make one with posfeat verify")
     with ColmapDatabase(database_path) as database:
         num_photos = len(database.image_ids())
         state = {"options": options_to_mapping(options), "pairs": _digest(database.pairs())}

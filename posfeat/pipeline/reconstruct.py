@@ -21,8 +21,8 @@ from posfeat.matching import MatchOptions
 from posfeat.options import check_options, nested
 from posfeat.pipeline.choose_cameras import CameraOptions
 from posfeat.pipeline.diagnose import doubts, why_left_out
-from posfeat.pipeline.export import Format, export_model
-from posfeat.pipeline.extract import Extractor, extract_folder, list_images
+from posfeat.pipeline.export import UNDISTORTED, Format, export_model
+from posfeat.pipeline.extract import Extractor, extract_folder, list_images, require_masks
 from posfeat.pipeline.known_cameras import known_views
 from posfeat.pipeline.map import MapReport, ModelSummary, map_scene, model_folders
 from posfeat.pipeline.match import match_pairs, read_pairs
@@ -92,17 +92,21 @@ def reconstruct(
     options = options or ReconstructionOptions()
     load_pycolmap()  # what is missing is better said now than after an hour
     run = _Run(output, progress_bar, on_failure)
-    names = list_images(image_folder, mask_folder)
-    if not names:
-        raise DataError(f"there are no photos in {image_folder}; check the name of the folder")
+    names = _photos(image_folder, mask_folder, run)
     known = known_views(cameras, set(names)) if cameras else {}
     features, pairs, matches, database = (
         output / name for name in ("features.h5", "pairs.txt", "matches.h5", "database.db")
     )
     with run.step("extract") as progress:
-        run.failures += extract_folder(
-            extractor, image_folder, features, mask_folder=mask_folder, progress=progress, on_failure=on_failure
-        ).failures
+        extract_folder(
+            extractor,
+            image_folder,
+            features,
+            names=names,
+            mask_folder=mask_folder,
+            progress=progress,
+            on_failure=run.failed,
+        )
     with run.step("pairs") as progress:
         select_pairs(
             features, pairs, options.pairs, images=set(names), cameras=cameras, pair_list=pair_list, progress=progress
@@ -110,9 +114,7 @@ def reconstruct(
         chosen = read_pairs(pairs, names)
     with run.step("match") as progress:
         matching = options.matching or extractor.own_matching
-        run.failures += match_pairs(
-            features, chosen, matches, matching, progress=progress, on_failure=on_failure
-        ).failures
+        match_pairs(features, chosen, matches, matching, progress=progress, on_failure=run.failed)
     with run.step("verify") as progress:
         verified = verify_pairs(
             features,
@@ -125,7 +127,7 @@ def reconstruct(
             known_cameras={name: view.camera for name, view in known.items()},
             pairs=chosen,
             progress=progress,
-            on_failure=on_failure,
+            on_failure=run.failed,
         )
     with run.step("map") as progress:
         mapped = map_scene(database, image_folder, output / "sparse", options.mapping, progress=progress)
@@ -138,7 +140,7 @@ class _Run:
     def __init__(self, output: Path, progress_bar: ProgressBars, on_failure: Callable[[str], None] | None) -> None:
         self.output, self.progress_bar, self.on_failure = output, progress_bar, on_failure
         self.seconds: dict[str, float] = {}
-        self.failures: tuple[str, ...] = ()
+        self.failures: list[str] = []
         try:
             output.mkdir(parents=True, exist_ok=True)
             probe = output / ".writable"
@@ -147,12 +149,31 @@ class _Run:
         except OSError as error:
             raise ReconstructionError(f"cannot write to {output}: {error.strerror}; choose another place") from None
 
+    def failed(self, line: str) -> None:
+        self.failures.append(line)
+        if self.on_failure:
+            self.on_failure(line)
+
     @contextmanager
     def step(self, name: str) -> Iterator[Progress | None]:
         start = time.perf_counter()
         with self.progress_bar(name) as progress:
             yield progress
         self.seconds[name] = time.perf_counter() - start
+
+
+def _photos(image_folder: Path, mask_folder: Path | None, run: _Run) -> list[str]:
+    """The photos below the folder, without those that an earlier run has written there, if its output lies there too."""
+    names = list_images(image_folder, mask_folder, run.failed)
+    root, output = image_folder.resolve(), run.output.resolve()
+    if output.is_relative_to(root):
+        written = (output / UNDISTORTED).relative_to(root).as_posix()
+        names = [name for name in names if not name.startswith((f"{written}/", f"{written}.part/"))]
+    if not names:
+        raise DataError(f"there are no photos in {image_folder}; check the name of the folder")
+    if mask_folder is not None:
+        require_masks(mask_folder, names)
+    return names
 
 
 def _finish(
@@ -167,7 +188,7 @@ def _finish(
     """Export the largest model, and write the report and the summary."""
     folder = model_folders(run.output / "sparse")[0]
     with run.step("export") as progress:
-        exported = export_model(folder, image_folder, run.output, formats, progress=progress, on_failure=run.on_failure)
+        export_model(folder, image_folder, run.output, formats, progress=progress, on_failure=run.failed)
     model = read_model(folder)
     registered = {str(image.name) for image in registered_images(model)}
     with ColmapDatabase(run.output / "database.db") as database:
@@ -181,7 +202,7 @@ def _finish(
             seconds=run.seconds,
             left_out=left_out,
             doubts=tuple(doubts(database, model)),
-            failures=(*run.failures, *exported.failures),
+            failures=tuple(run.failures),
         )
         with run.step("report"):
             write_scene_report(run.output / "report.html", model, database, image_folder, summary)

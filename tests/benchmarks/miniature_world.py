@@ -13,9 +13,10 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from posfeat.data.cameras_txt import write_cameras_txt
 from posfeat.geometry.pose import rotation_from_axis_angle
 from posfeat.pipeline.feature_store import FeatureStore
-from posfeat.types import Features
+from posfeat.types import Camera, Features, View
 from tests.benchmarks.miniature_scene import quaternion
 from tests.benchmarks.miniature_sequences import photo, write_ppm
 
@@ -67,10 +68,10 @@ class World:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             write_ppm(folder / name, photo(index, WIDTH, HEIGHT))
 
-    def export(self, path: Path) -> Path:
-        """The features as a file in hloc's layout."""
+    def export(self, path: Path, folder: str = "") -> Path:
+        """The features as a file in hloc's layout; ``folder`` stands before the images' names."""
         with FeatureStore(path, "a") as store:
-            store.write_all([(name, self.features_of(name)) for name in self.true])
+            store.write_all([(folder + name, self.features_of(name)) for name in self.true])
         return path
 
 
@@ -134,6 +135,18 @@ def write_database(path: Path, names: list[str]) -> None:
         connection.execute("INSERT INTO images (image_id, name, camera_id) VALUES (?, ?, ?)", (number, name, number))
     connection.commit()
     connection.close()
+
+
+def posed_views(world: World, folder: Path) -> list[View]:
+    """The images with their true cameras."""
+    camera = Camera(WIDTH, HEIGHT, np.array([[FOCAL, 0, CX], [0, FOCAL, CY], [0, 0, 1]]))
+    return [View(folder / name, camera, pose, name) for name, pose in world.true.items()]
+
+
+def write_posed_scene(folder: Path, world: World) -> None:
+    """Photos and a cameras.txt, as posed photos from anywhere."""
+    world.write_images(folder / "images")
+    write_cameras_txt(folder / "cameras.txt", posed_views(world, folder / "images"))
 
 
 def write_eth_scene(folder: Path, world: World) -> None:

@@ -32,7 +32,7 @@ def queries_of(mapped: MappedScene) -> dict[str, Camera | None]:
 def test_a_list_of_poses_and_details(mapped: MappedScene, tmp_path: Path) -> None:
     lines: list[str] = []
     heard: list[tuple[int, int]] = []
-    queries = {**queries_of(mapped), "gone.png": None}
+    queries = {**queries_of(mapped), "gone.png": None, "day 1/my photo.png": None}
     with Localizer(mapped.folder) as localizer:
         report = localize_photos(
             localizer,
@@ -44,11 +44,12 @@ def test_a_list_of_poses_and_details(mapped: MappedScene, tmp_path: Path) -> Non
             progress=lambda *done: heard.append(done),
             on_failure=lines.append,
         )
-    assert (report.num_photos, report.num_localized, report.num_known) == (4, 3, 0)
+    assert (report.num_photos, report.num_localized, report.num_known) == (5, 3, 0)
     assert list(report.failures) == lines
-    assert len(lines) == 1
+    assert len(lines) == 2
     assert "gone.png" in lines[0]
-    assert heard[-1] == (4, 4)
+    assert "'my photo.png'; rename the photo without spaces" in lines[1]
+    assert heard[-1] == (5, 5)
     poses = read_poses(tmp_path / "poses.txt")
     assert list(poses) == [view.name for view, _ in mapped.queries]
     for view, _ in mapped.queries:

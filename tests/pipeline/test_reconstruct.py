@@ -15,6 +15,7 @@ from posfeat.data.distortion import is_distorted, project_points
 from posfeat.data.images import read_image, write_image
 from posfeat.data.posed import read_posed
 from posfeat.pipeline.choose_cameras import CameraOptions
+from posfeat.pipeline.export import export_model
 from posfeat.pipeline.extract import RootSiftExtractor
 from posfeat.pipeline.reconstruct import ReconstructionOptions, ReconstructionSummary, reconstruct
 from posfeat.types import DataError, Features, ReconstructionError, View
@@ -123,6 +124,18 @@ def test_undistorted_photos_are_those_of_their_pinhole_cameras(run: Run) -> None
         assert np.linalg.norm(seen - xy, axis=1).max() < NEARLY_PX
 
 
+def test_a_photo_that_is_gone_is_left_out_of_the_undistorted_ones(run: Run, tmp_path: Path) -> None:
+    gone, *others = (view.name for view in run.truth)
+    for name in others:
+        (tmp_path / name).symlink_to(run.photos / name)
+    report = export_model(run.output / "sparse" / "0", tmp_path, tmp_path / "out", ["undistorted"])
+    assert len(report.failures) == 1
+    assert gone in report.failures[0]
+    model = read_model(tmp_path / "out" / "undistorted" / "sparse" / "0")
+    assert [str(image.name) for image in registered_images(model)] == sorted(others)
+    assert {path.name for path in (tmp_path / "out" / "undistorted" / "images").iterdir()} == set(others)
+
+
 def test_points_and_text(run: Run) -> None:
     head = (run.output / "points.ply").read_bytes()[:300].decode("ascii", "ignore")
     assert f"element vertex {run.summary.model.num_points}" in head
@@ -153,6 +166,17 @@ def test_a_second_run_does_nothing_again(run: Run) -> None:
     assert [(run.output / name).stat().st_mtime_ns for name in names] == before
     assert again.model.num_points == run.summary.model.num_points
     assert again.left_out == run.summary.left_out
+
+
+def test_what_was_written_among_the_photos_is_no_photo(gallery: GalleryPhotos, tmp_path: Path) -> None:
+    for view in gallery.views[:4]:
+        shutil.copy(view.image_path, tmp_path)
+    for output in (tmp_path / "scene", tmp_path):
+        for _ in range(2):
+            summary = reconstruct(RootSiftExtractor(600), tmp_path, output, OPTIONS, formats=["undistorted"])
+            assert (output / "undistorted" / "images" / gallery.views[0].name).is_file()
+            assert summary.num_photos == 4
+        shutil.rmtree(tmp_path / "scene", ignore_errors=True)
 
 
 def test_bad_input_is_one_line(gallery: GalleryPhotos, tmp_path: Path) -> None:
