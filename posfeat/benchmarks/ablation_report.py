@@ -1,4 +1,4 @@
-"""The ablations' page and its table in Markdown: models, Fig. 8, Table 4, the claims, and how all was trained."""
+"""The ablations' page, and a shorter one in Markdown: models, Fig. 8, Table 4, the claims, and how all was trained."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from posfeat.benchmarks.hpatches_report import (
     sequences_section,
 )
 from posfeat.benchmarks.plots import Curve, mma_curves
-from posfeat.benchmarks.report import Picture, Section, Table, write_report, write_text
+from posfeat.benchmarks.report import Picture, Section, Table, write_markdown, write_report
 
 _PROTOCOL = (
     "All models were trained by this project at one scale, on the same photos, and are scored alike: mutual nearest "
@@ -23,18 +23,17 @@ _PROTOCOL = (
 
 
 def write_ablation_report(folder: Path, results: AblationResults, examples: Sequence[Example]) -> None:
-    """Write results.json, report.html, table.md and fig8.svg."""
-    fig8 = _fig8(results)
-    sections = [_models(results), *fig8, *_grid(results), _claims(results)]
-    sections += [accuracy_section(results.accuracy), sequences_section(results.accuracy.methods), _training(results)]
-    sections.append(examples_section([one for one in examples if one.method in ("Model 1", "Model 2")]))
-    kept = [section for section in sections if section.tables or section.pictures]
-    title = f"Ablations at the scale {results.ablation.scale}"
-    write_report(folder, title, results, results.accuracy.provenance, kept)
-    tables = [section for section in kept if section.title in ("Models", "Table 4", "Claims", "Training")]
-    write_text(folder / "table.md", "\n".join(map(_markdown, tables)))
-    for section in fig8:
-        (folder / "fig8.svg").write_bytes(section.pictures[0].data)
+    """Write results.json and report.html, and without every sequence's numbers and examples ablation.md with fig8.svg."""
+    title, provenance = f"Ablations at the scale {results.ablation.scale}", results.accuracy.provenance
+    short = _filled([_claims(results), _models(results), *_fig8(results), *_grid(results), _training(results)])
+    details = [accuracy_section(results.accuracy), sequences_section(results.accuracy.methods)]
+    details.append(examples_section([one for one in examples if one.method in ("Model 1", "Model 2")]))
+    write_report(folder, title, results, provenance, [*short, *_filled(details)])
+    write_markdown(folder / "ablation.md", title, provenance, short)
+
+
+def _filled(sections: Sequence[Section]) -> list[Section]:
+    return [section for section in sections if section.tables or section.pictures]
 
 
 def _models(results: AblationResults) -> Section:
@@ -76,7 +75,8 @@ def _fig8(results: AblationResults) -> list[Section]:
         split.split: [Curve(method.method, method.splits[index].mma) for method in methods]
         for index, split in enumerate(methods[0].splits)
     }
-    return [Section("Fig. 8", "MMA of Models 1 to 8.", pictures=[Picture("svg", mma_curves(panels))])]
+    picture = Picture("svg", mma_curves(panels), "MMA of Models 1 to 8")
+    return [Section("Fig. 8", "MMA over the threshold, on all pairs and on those of each change.", pictures=[picture])]
 
 
 def _grid(results: AblationResults) -> list[Section]:
@@ -117,14 +117,3 @@ def _training(results: AblationResults) -> Section:
         minutes = f"{outcome.seconds / 60:.1f}"
         rows.append([outcome.name, outcome.stage, str(outcome.steps), minutes, outcome.failure or numbers])
     return Section("Training", "", [Table(header, rows)] if rows else [])
-
-
-def _markdown(section: Section) -> str:
-    lines = [f"### {section.title}", ""]
-    for table in section.tables:
-        lines += [_row(table.header), _row(["---"] * len(table.header)), *map(_row, table.rows), ""]
-    return "\n".join(lines)
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"

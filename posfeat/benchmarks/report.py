@@ -64,6 +64,19 @@ def write_report(folder: Path, title: str, results: Any, provenance: Provenance,
     write_text(folder / "report.html", page(title, [*sections, _origin(provenance)]))
 
 
+def write_markdown(path: Path, title: str, provenance: Provenance, sections: Sequence[Section]) -> None:
+    """The same page in Markdown, its pictures in files beside it: for where text is kept, such as a repository's docs."""
+    parts = [f"# {title}"]
+    for section in [*sections, _origin(provenance)]:
+        parts += [f"## {section.title}", section.text, *map(_markdown_table, section.tables)]
+        for number, picture in enumerate(section.pictures):
+            name = "".join(filter(str.isalnum, section.title.lower())) + (f"_{number}" if number else "")
+            file = path.with_name(f"{name}.{picture.kind}")
+            file.write_bytes(picture.data)
+            parts.append(f"![{picture.caption or section.title}]({file.name})")
+    write_text(path, "\n\n".join(filter(None, parts)) + "\n")
+
+
 def page(title: str, sections: Sequence[Section]) -> str:
     """An HTML page that needs no other file."""
     head = (
@@ -94,6 +107,13 @@ def _table(table: Table) -> str:
         rows.append(f"<tr{rule}>{cells}</tr>")
     inside = f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"
     return f'<div class="scroll"><table>{inside}</table></div>'
+
+
+def _markdown_table(table: Table) -> str:
+    worded = [_is_text([row[column] for row in table.rows]) for column in range(len(table.header))]
+    marks = [":---" if text or column == 0 else "---:" for column, text in enumerate(worded)]
+    rows = [[cell.replace("|", r"\|") for cell in row] for row in (table.header, marks, *table.rows)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def _is_text(column: Sequence[str]) -> bool:

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def ablation(
-    plan: Annotated[Path, typer.Argument(help="What is trained and compared: configs/plans/ablation.yaml.")],
+    plan: Annotated[Path, typer.Argument(help="What is trained and compared.")] = Path("configs/plans/ablation.yaml"),
     scale: Annotated[str, typer.Option(help="Which of the plan's scales: tiny, compact, paper.")] = "tiny",
     photos: Annotated[list[Path] | None, typer.Option(help="Folder of plain photos to train on.")] = None,
     posed: Annotated[list[Path] | None, typer.Option(help="Posed photos to train on.")] = None,
     sequences: Annotated[
         Path | None, typer.Option(help="HPatches' or Oxford's sequences to score on; without it nothing is scored.")
     ] = None,
-    only: Annotated[list[str] | None, typer.Option(help="A part (models, grid, beyond) or a model.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="A part (models, grid, queries, beyond) or a model.")] = None,
     methods: Annotated[list[str] | None, typer.Option(help="Another method to score beside the models.")] = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the runs and the report.")] = Path(
         "runs/ablation"

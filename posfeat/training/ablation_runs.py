@@ -20,7 +20,7 @@ from posfeat.benchmarks.ablation import RunOutcome
 from posfeat.options import options_to_mapping
 from posfeat.training.ablation_plan import PlannedRun
 from posfeat.training.distributed import join_workers
-from posfeat.training.run import run_stage
+from posfeat.training.run import read_run_options, run_stage
 from posfeat.training.run_folder import write_text
 from posfeat.types import OptionsError, PosfeatError
 
@@ -84,14 +84,12 @@ def train_run(run: PlannedRun, folder: Path, device: str, threads: int | None) -
 
 def read_outcome(run: PlannedRun, folder: Path) -> RunOutcome | None:
     """How a run ended, if it did; OptionsError where it was trained with other options than the plan's."""
-    import yaml
-
     path = folder / run.name
     if not (path / OUTCOME).is_file():
         return None
-    trained = yaml.safe_load((path / "config.yaml").read_text(encoding="utf-8"))
+    trained = options_to_mapping(read_run_options(path / "config.yaml", []))
     for section, wanted in options_to_mapping(run.options).items():
-        if section != "start" and _comparable(section, wanted) != _comparable(section, trained.get(section)):
+        if section != "start" and _comparable(section, wanted) != _comparable(section, trained[section]):
             raise OptionsError(f"{path} was trained with another {section}; give another output folder, or delete it")
     return RunOutcome(**json.loads((path / OUTCOME).read_text(encoding="utf-8")))
 
@@ -133,8 +131,7 @@ def _last_step(path: Path) -> int:
 
 
 def _comparable(section: str, value: Any) -> Any:
-    """Without the kinds of sequences, as it comes back from YAML, and without what belongs to a machine."""
-    plain = json.loads(json.dumps(value))
-    if isinstance(plain, dict):
-        return {key: item for key, item in plain.items() if key not in _OF_A_MACHINE.get(section, ())}
-    return plain
+    """Without what belongs to a machine."""
+    if isinstance(value, dict):
+        return {key: item for key, item in value.items() if key not in _OF_A_MACHINE.get(section, ())}
+    return value

@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from posfeat.data.sift_queries import sift_query_points
 from posfeat.geometry.pose import invert_pose
 from posfeat.losses.coarse_to_fine import search_coarse_to_fine
 from posfeat.losses.epipolar_loss import epipolar_loss
@@ -26,6 +27,9 @@ class DescriptionOptions:
     """The description stage's losses."""
 
     query_cell_px: int = described(16, "one random query point in each cell of this size (g_d)", low=2)
+    query_points: Literal["grid", "sift"] = described(
+        "grid", "the paper's random points of a grid, or as many of SIFT's keypoints, which these replace (ablation)"
+    )
     strategy: Literal["line_to_window", "coarse_to_fine"] = described(
         "line_to_window", "the paper's search, or the one it replaces (the network must have a coarse map)"
     )
@@ -62,8 +66,7 @@ def description_loss(
 ) -> StageLoss:
     """The loss of both directions, from the maps of all images 0 followed by all images 1."""
     height, width = batch.image0.shape[-2:]
-    draws = [_draw(height, width, options.query_cell_px, generator) for _ in range(2) for generator in generators]
-    xy, uniform = (torch.stack(parts).to(batch.image0.device) for parts in zip(*draws, strict=True))
+    xy, uniform = _draw(batch, options, [*generators, *generators])
     targets = _both_ways(batch, xy, height, width)
     band = options.contrast_band_px if options.contrast_weight > 0 else None
     searches = _search(maps, xy, targets, uniform, options, stride, band)
@@ -107,10 +110,22 @@ def _partners(maps: Tensor) -> Tensor:
     return torch.cat(maps.chunk(2)[::-1])
 
 
-def _draw(height: int, width: int, cell_px: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Query points of one image, and the random numbers of their windows."""
-    xy = grid_query_points(height, width, cell_px, generator)
-    return xy, torch.rand(xy.shape, generator=generator)
+def _draw(batch: PairBatch, options: DescriptionOptions, generators: list[torch.Generator]) -> tuple[Tensor, Tensor]:
+    """Query points of all images 0, then of all images 1, and the random numbers of their windows."""
+    (height, width), cell_px = batch.image0.shape[-2:], options.query_cell_px
+    if options.query_points == "sift":
+        images, count = torch.cat([batch.image0, batch.image1]), (height // cell_px) * (width // cell_px)
+        draws = [
+            (xy, torch.rand(xy.shape, generator=generator))
+            for xy, generator in zip(sift_query_points(images, count, generators), generators, strict=True)
+        ]
+    else:
+        draws = []
+        for generator in generators:
+            xy = grid_query_points(height, width, cell_px, generator)
+            draws.append((xy, torch.rand(xy.shape, generator=generator)))
+    xy, uniform = (torch.stack(parts).to(batch.image0.device) for parts in zip(*draws, strict=True))
+    return xy, uniform
 
 
 def _both_ways(batch: PairBatch, xy: Tensor, height: int, width: int) -> EpipolarTargets:

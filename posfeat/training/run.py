@@ -139,11 +139,14 @@ def check_same_run(stage_name: StageName, options: RunOptions, folder: Path, res
         return
     if not resume:
         raise OptionsError(f"{folder} already holds a run: resume it with --resume, or choose another folder")
-    before, now = yaml.safe_load(config.read_text()), {"stage": stage_name} | options_to_mapping(options)
+    stage = yaml.safe_load(config.read_text()).get("stage")
+    # read as options: those that are newer than the run have their defaults, as if it had been asked for these
+    before = {"stage": stage} | options_to_mapping(read_run_options(config, []))
+    now = {"stage": stage_name} | options_to_mapping(options)
     for key in SETTABLE_ON_RESUME:
-        before["loop"].pop(key, None)
-        now["loop"].pop(key, None)
-    changed = [key for key in now if _plain(now[key]) != _plain(before.get(key))]
+        before["loop"].pop(key)
+        now["loop"].pop(key)
+    changed = [key for key in now if now[key] != before[key]]
     if changed:
         raise OptionsError(f"{folder} was run with another {changed[0]}; resume with its own config.yaml")
 
@@ -189,10 +192,3 @@ def _card(
     recipe = f"posfeat train {stage_name}, {step} steps of {options.loop.batch_size} pairs{start}"
     name = options.name or f"{options.model.architecture}-{stage_name}"
     return ModelCard(name=name, trained=True, recipe=recipe, data=data, seed=options.seed, notes=measured)
-
-
-def _plain(value: Any) -> Any:
-    """Tuples as lists all the way down, as they come back from YAML."""
-    if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items()}
-    return [_plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value

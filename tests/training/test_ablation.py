@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,8 @@ from typer.testing import CliRunner
 
 from posfeat.cli import app
 from posfeat.training.ablation_plan import planned_runs, read_plan
-from posfeat.training.ablation_runs import train_runs
+from posfeat.training.ablation_runs import read_outcome, train_run, train_runs
+from posfeat.training.run import check_same_run
 from posfeat.types import OptionsError
 from tests.benchmarks.miniature_sequences import write_sequence
 
@@ -33,7 +36,7 @@ def test_every_scale_has_eight_models_and_nine_cells(scale):
     assert len(ablation.grid) == 9
     assert len({cell.model for cell in ablation.grid}) == 9
     assert {one.better for one in ablation.comparisons} <= {model.name for model in ablation.models}
-    assert len(runs_of(scale)) == (25 if scale != "paper" else 24)
+    assert len(runs_of(scale)) == (27 if scale != "paper" else 26)
 
 
 def test_joint_and_decoupled_have_equal_losses_and_lengths():
@@ -54,6 +57,28 @@ def test_searches_are_compared_under_the_papers_loss_alone_from_equal_weights():
     assert (l2w.start, l2w.loop, l2w.data, l2w.model) == (c2f.start, c2f.loop, c2f.data, c2f.model)
     assert l2w.model.compact_description.coarse
     assert runs["start"].options.description.epipolar_weight == 0
+
+
+def test_query_points_differ_in_nothing_else():
+    runs = runs_of("tiny", "queries")
+    assert list(runs) == ["start", "sift_queries", "sift_queries_detector"]
+    grid, sift = runs_of("tiny")["l2w"].options, runs["sift_queries"].options
+    assert sift.description.query_points == "sift"
+    assert dataclasses.replace(sift.description, query_points="grid") == grid.description
+    assert dataclasses.replace(sift, name=grid.name, description=grid.description) == grid
+
+
+def test_runs_from_before_an_option_existed_had_its_default(photos, tmp_path):
+    plan = read_plan(PLAN, "tiny", [*SHORT, *SMALL])
+    changes = {"data": {"photos": [str(photos)]}}
+    (run,) = planned_runs(plan, plan.ablation.chosen(["Model 3"]).models, tmp_path, changes)[:1]
+    outcome = train_run(run, tmp_path, "cpu", None)
+    config = tmp_path / run.name / "config.yaml"
+    options = yaml.safe_load(config.read_text())
+    del options["description"]["query_points"]
+    config.write_text(yaml.safe_dump(options))
+    assert train_run(run, tmp_path, "cpu", None) == read_outcome(run, tmp_path) == outcome
+    check_same_run(run.stage, run.options, tmp_path / run.name, resume=True)
 
 
 def test_the_papers_grid_is_the_papers():
@@ -102,7 +127,12 @@ def test_from_photos_to_the_table_and_nothing_is_trained_twice(photos, tmp_path)
     assert names == ["Model 1", "Model 2", "Model 3", "Model 4", "Model 5", "rootsift"]
     steps = {outcome["name"]: outcome["steps"] for outcome in results["training"]}
     assert steps == {"start": 2, "l2w_detector": 1, "l2w": 2, "joint": 3, "c2f": 2}
-    assert "| Model 4 | coarse-to-fine" in (tmp_path / "out" / "table.md").read_text()
+    text = (tmp_path / "out" / "ablation.md").read_text()
+    assert text.startswith("# Ablations at the scale tiny\n\n## Claims\n")
+    assert re.search(r"\| decoupled training beats joint training \| [+-]0\.\d{3} \| \d of 2 sequences \|", text)
+    assert "| Model 4 | coarse-to-fine" in text
+    assert "![MMA of Models 1 to 8](fig8.svg)" in text
+    assert results["accuracy"]["provenance"]["data"] in text
     assert "Fig. 8" in (tmp_path / "out" / "report.html").read_text()
     assert b"<svg" in (tmp_path / "out" / "fig8.svg").read_bytes()
 
