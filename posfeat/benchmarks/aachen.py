@@ -67,8 +67,8 @@ def localize_queries(
 ) -> LocalizedQueries:
     """Features of all images, matches of the given pairs, the model's points, the queries' poses."""
     begun = time.perf_counter()
-    files = extract_and_match(source, data.images, data.names, data.pairs, matching, work, progress)
     cameras = {name: view.camera for name, view in data.views.items()} | data.queries
+    files = extract_and_match(source, data.images, data.names, data.pairs, matching, work, cameras, progress)
     verification = VerificationOptions()
     verify_pairs(
         files.features,

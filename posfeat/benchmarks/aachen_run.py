@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from posfeat.benchmarks.aachen import (
     PAPER_THRESHOLDS,
@@ -21,7 +22,7 @@ from posfeat.benchmarks.aachen import (
 from posfeat.benchmarks.aachen_data import AachenData, Part, Version, read_aachen
 from posfeat.benchmarks.feature_sources import FeatureSource
 from posfeat.benchmarks.model_pictures import landmarks_of_model, picture_of_model
-from posfeat.benchmarks.provenance import Provenance
+from posfeat.benchmarks.provenance import Provenance, data_fingerprint
 from posfeat.benchmarks.published import read_table
 from posfeat.benchmarks.report import Picture, Section, Table, write_report, write_text
 from posfeat.benchmarks.run import ProgressFor, RunOptions, measure_methods, provenance_of, without_progress
@@ -74,7 +75,9 @@ def run_aachen(
     data = read_aachen(root, version, part)
     true = None if ground_truth is None else read_poses(ground_truth)
     files = {*data.files, *(data.images / name for name in data.names)}
-    provenance = provenance_of(options, root, files)
+    own: dict[str, Any] = {"version": data.version, "part": part, "thresholds": thresholds}
+    own |= {} if ground_truth is None else {"ground_truth": data_fingerprint(ground_truth.parent, [ground_truth])}
+    provenance = provenance_of(options, root, files, own)
 
     def measure(source: FeatureSource, progress: Progress | None) -> LocalizedQueries:
         matching = options.matching or source.own_matching

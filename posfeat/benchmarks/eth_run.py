@@ -17,6 +17,7 @@ from posfeat.benchmarks.report import Picture, Section, Table, write_report
 from posfeat.benchmarks.run import ProgressFor, RunOptions, measure_methods, provenance_of, without_progress
 from posfeat.benchmarks.work_files import Progress
 from posfeat.interop.colmap_mapping import MappingOptions
+from posfeat.options import options_to_mapping
 
 _PROTOCOL = (
     "Features of all images, matched by mutual nearest neighbours with a ratio test, verified and mapped by COLMAP from the "
@@ -53,7 +54,8 @@ def run_eth(
 ) -> EthResults:
     """Map every scene with every method and write the report to ``output``, whose folder ``work`` keeps all that was made."""
     scenes = read_scenes(root, pair_list)
-    provenance = provenance_of(options, root, {file for scene in scenes for file in scene.files})
+    own = {"pairs": pair_list, "mapping": options_to_mapping(mapping or MappingOptions())}
+    provenance = provenance_of(options, root, {file for scene in scenes for file in scene.files}, own)
 
     def measure(source: FeatureSource, progress: Progress | None) -> list[MappedScene]:
         matching = options.matching or source.own_matching

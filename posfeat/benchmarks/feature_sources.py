@@ -20,6 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from posfeat.benchmarks.baselines import Method
+from posfeat.benchmarks.provenance import path_below
 from posfeat.data.images import image_size, read_image
 from posfeat.matching import MatchOptions
 from posfeat.pipeline.feature_store import FeatureStore
@@ -89,7 +90,7 @@ class NpzFolder:
         return f"npz files {self._folder.name} sha256 {hashlib.sha256(chr(10).join(parts).encode()).hexdigest()[:16]}"
 
     def features_of(self, image_path: Path) -> Features:
-        relative = image_path.relative_to(self._root)
+        relative = path_below(self._root, image_path)
         folder = self._folder / relative.parent
         found = sorted(folder.glob(f"{relative.name}.*")) or sorted(folder.glob(f"{relative.stem}.npz"))
         if len(found) != 1:
@@ -112,7 +113,7 @@ class HlocFile:
         self._store, self._root = FeatureStore(path), root
 
     def features_of(self, image_path: Path) -> Features:
-        relative = image_path.relative_to(self._root)
+        relative = path_below(self._root, image_path)
         name = next((name for name in _names_in_files(relative) if name in self._store), None)
         if name is None:
             raise StoreError(

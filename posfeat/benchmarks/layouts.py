@@ -11,7 +11,7 @@ from posfeat.benchmarks.eth import check_scenes, holds_scenes
 from posfeat.benchmarks.hpatches import HOW_TO_GET as HOW_TO_GET_SEQUENCES
 from posfeat.benchmarks.hpatches import check_sequences, holds_sequences
 from posfeat.benchmarks.pose_pairs import HOW_TO_GET as HOW_TO_GET_POSED
-from posfeat.benchmarks.pose_pairs import read_views
+from posfeat.benchmarks.pose_pairs import check_pair_lists, read_views
 from posfeat.types import PosfeatError
 
 
@@ -23,6 +23,8 @@ def check_layout(root: Path) -> tuple[list[str], list[str]]:
         return check_aachen(root)
     if root.is_dir() and holds_scenes(root):
         return check_scenes(root)
+    if root.is_dir() and any(lists := check_pair_lists(root)):
+        return lists
     problems: list[str] = []
     try:
         views = read_views(root, problems.append)

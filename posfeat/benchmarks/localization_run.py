@@ -67,7 +67,9 @@ def run_localization(
 ) -> LocalizationResults:
     """Score all methods on the scenes under ``root``, or on ``only`` those, and write the report to ``output``."""
     scenes = _by_scene(read_posed(root), only)
-    provenance = provenance_of(options, root, {view.image_path for views in scenes for view in views})
+    photos = [view for views in scenes for view in views]
+    own = {"known_cameras": known_cameras}
+    provenance = provenance_of(options, root, {view.image_path for view in photos}, own, photos)
     num_queries = sum(len(split_views(views)[1]) for views in scenes)
     output.mkdir(parents=True, exist_ok=True)
 

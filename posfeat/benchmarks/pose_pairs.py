@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from posfeat.benchmarks.camera_files import numbered_lines
 from posfeat.data.images import image_size
 from posfeat.data.pairs import PairOptions
 from posfeat.data.posed import read_pairs, read_posed
@@ -59,12 +60,25 @@ def neighbouring_pairs(views: list[View], furthest: int) -> list[Pair]:
 
 
 def read_pair_list(path: Path, root: Path) -> list[Pair]:
-    """Pairs of a text list; names are relative to ``root`` or to its folder ``images``."""
-    try:
-        lines = [line.split() for line in path.read_text().splitlines() if line.strip() and not line.startswith("#")]
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot read this list of pairs ({error})") from error
-    return [_pair_of_line(fields, root, f"{path.name}:{number}") for number, fields in enumerate(lines, start=1)]
+    """Pairs of a text list, which may lie in ``root``; names are relative to ``root`` or to its folder ``images``."""
+    path = path if path.is_file() else root / path
+    return [_pair_of_line(fields, root, f"{path.name}:{number}") for number, fields in numbered_lines(path)]
+
+
+def check_pair_lists(root: Path) -> tuple[list[str], list[str]]:
+    """What the text lists of pairs in a folder hold, and what is wrong with them, as sentences."""
+    found, problems = [], []
+    for path in sorted(root.glob("*.txt")):
+        lines = numbered_lines(path)
+        if not lines or len(lines[0][1]) not in _LIST_LENGTHS:
+            continue
+        try:
+            found.append(
+                f"{path.name}: {len(read_pair_list(path, root))} pairs, for posfeat evaluate pose --pairs {path.name}"
+            )
+        except DataError as error:
+            problems.append(str(error))
+    return found, problems
 
 
 def read_strecha(root: Path) -> list[View]:

@@ -61,7 +61,9 @@ def run_poses(
 ) -> PoseResults:
     """Score all methods on the pairs under ``root`` and write the report to ``output``."""
     pairs = read_pose_pairs(root, pair_list, neighbours)
-    provenance = provenance_of(options, root, images_of(pairs))
+    own = {"pairs": None if pair_list is None else pair_list.name, "neighbours": neighbours}
+    views = [view for pair in pairs for view in (pair.view0, pair.view1)]
+    provenance = provenance_of(options, root, images_of(pairs), own, views)
 
     def measure(source: FeatureSource, progress: Progress | None) -> list[PoseScore]:
         matcher = matcher_of(options, source)

@@ -16,8 +16,19 @@ from typing import Any
 import torch
 
 from posfeat import __version__
+from posfeat.types import Camera, View
 
-_LIBRARIES = ("torch", "numpy", "opencv-python-headless", "opencv-python", "kornia", "poselib", "pycolmap")
+_LIBRARIES = (
+    "torch",
+    "numpy",
+    "opencv-python-headless",
+    "opencv-python",
+    "opencv-contrib-python-headless",
+    "opencv-contrib-python",
+    "kornia",
+    "poselib",
+    "pycolmap",
+)
 
 
 @dataclass(frozen=True)
@@ -29,7 +40,7 @@ class Provenance:
     commit: str  # with "+changes" where the checkout differs from it; empty outside a checkout
     options: dict[str, Any]
     libraries: dict[str, str]
-    data: str  # name of the data set and a digest of every file that was read
+    data: str  # name of the data set and digests of every file that was read and of the true cameras
     seed: int
     started: str
     machine: str
@@ -55,9 +66,27 @@ def data_fingerprint(root: Path, files: Iterable[Path]) -> str:
     digest = hashlib.sha256()
     paths = sorted(set(files))
     for path in paths:
-        digest.update(path.relative_to(root).as_posix().encode() + b"\0")
+        digest.update(path_below(root, path).as_posix().encode() + b"\0")
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return f"{root.resolve().name}: {len(paths)} files, sha256 {digest.hexdigest()[:16]}"
+
+
+def path_below(folder: Path, path: Path) -> Path:
+    """A file's path in its data set; its name alone where it lies elsewhere, as a model's photos may."""
+    return path.relative_to(folder) if path.is_relative_to(folder) else Path(path.name)
+
+
+def cameras_fingerprint(views: Iterable[View]) -> str:
+    """A digest of the known cameras and poses of photos, in the order given: the truth that they are measured against."""
+    digest = hashlib.sha256()
+    for view in views:
+        digest.update(f"{view.name}\0{describe_camera(view.camera)}\0{view.cam_from_world.tolist()}\0".encode())
+    return f"cameras sha256 {digest.hexdigest()[:16]}"
+
+
+def describe_camera(camera: Camera) -> str:
+    """All of a camera's numbers, to the last digit."""
+    return f"{camera.model} {camera.width} {camera.height} {camera.matrix.tolist()} {list(camera.distortion)}"
 
 
 def _versions(names: Iterable[str]) -> dict[str, str]:

@@ -17,7 +17,8 @@ from posfeat.benchmarks.metrics import MMA_THRESHOLDS_PX, mma_score
 
 SPLITS = ("overall", "illumination", "viewpoint")
 # (method, split): (printed, computed from the published curve). The printed numbers cannot come from these curves: DISK-W's
-# overall is not even the mean of its two printed halves. (DISK's overall, 0.76254, is printed 0.763: right, if rounded once.)
+# overall is not even the mean of its two printed halves. Whoever rounds to four decimals first finds a third one: DISK's
+# overall, printed 0.763, is 0.762538, which is 0.763 if it is rounded once, and 0.762 by way of 0.7625.
 TABLE1_DIFFERS = {
     ("Hes. Aff. + Root-SIFT", "viewpoint"): (0.624, 0.6211),
     ("DISK-W", "overall"): (0.719, 0.7229),
@@ -26,12 +27,14 @@ TABLE1_DIFFERS = {
 
 @dataclass(frozen=True)
 class PublishedMethod:
-    """One method of the paper's comparison on HPatches: MMA at 1..10 px of each split, and Table 1's entries."""
+    """One method of the paper's comparison on HPatches: MMA at 1..10 px of each split, Table 1's entries, and counts."""
 
     name: str
     group: str
     mma: dict[str, tuple[float, ...]]
     table1: dict[str, float]
+    keypoints: float  # of an image, on average
+    matches: float  # of a pair
 
     def mma_score(self, split: str) -> float:
         """Equation 12 of the published curve."""
@@ -45,6 +48,7 @@ def published_methods() -> list[PublishedMethod]:
     for row in read_table("hpatches_mma_curves"):
         curves.setdefault((row["method"], row["split"]), {})[int(row["threshold_px"])] = float(row["mma"])
         pairs[row["split"]] = int(row["pairs"])
+    counts = {row["method"]: row for row in read_table("hpatches_counts")}
     methods = []
     for row in read_table("table1_hpatches_mmascore"):
         mma = {split: tuple(curves[row["method"], split][t] for t in MMA_THRESHOLDS_PX) for split in SPLITS[1:]}
@@ -52,7 +56,9 @@ def published_methods() -> list[PublishedMethod]:
         total = pairs["illumination"] + pairs["viewpoint"]
         mma["overall"] = tuple((i * pairs["illumination"] + v * pairs["viewpoint"]) / total for i, v in weighted)
         table1 = {split: float(row[split]) for split in SPLITS}
-        methods.append(PublishedMethod(row["method"], row["group"], mma, table1))
+        of_method = counts[row["method"]]
+        keypoints, matches = (float(of_method[key]) for key in ("mean_keypoints_per_image", "mean_matches_per_pair"))
+        methods.append(PublishedMethod(row["method"], row["group"], mma, table1, keypoints, matches))
     return methods
 
 

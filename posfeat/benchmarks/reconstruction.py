@@ -82,7 +82,8 @@ def reconstruct_scene(
     begun = time.perf_counter()
     names, pairs = [view.name for view in views], scene_pairs(views)
     images = views[0].image_path.parents[views[0].name.count("/")]
-    files = extract_and_match(source, images, names, pairs, matching, work / views[0].scene, progress)
+    known = {view.name: view.camera for view in views} if known_cameras else {}
+    files = extract_and_match(source, images, names, pairs, matching, work / views[0].scene, known, progress)
     one_camera = len({repr(view.camera) for view in views}) == 1
     verified = verify_pairs(
         files.features,
@@ -91,7 +92,7 @@ def reconstruct_scene(
         files.database,
         VerificationOptions(),
         CameraOptions(share="single" if one_camera else "auto"),
-        known_cameras={view.name: view.camera for view in views} if known_cameras else None,
+        known_cameras=known,
         progress=progress,
     )
     model, failure = None, ""

@@ -15,6 +15,7 @@ from posfeat.benchmarks.report import Section, Table, write_report
 from posfeat.benchmarks.run import ProgressFor, RunOptions, measure_methods, provenance_of, without_progress
 from posfeat.benchmarks.work_files import Progress
 from posfeat.interop.colmap_mapping import MappingOptions
+from posfeat.options import options_to_mapping
 from posfeat.types import DataError, View
 
 FEWEST_PHOTOS = 3
@@ -61,7 +62,9 @@ def run_reconstructions(
 ) -> ReconstructionResults:
     """Reconstruct every scene (or those named) with every method; the report and all that was made go to ``output``."""
     scenes = _scenes(root, only)
-    provenance = provenance_of(options, root, {view.image_path for scene in scenes for view in scene})
+    photos = [view for scene in scenes for view in scene]
+    own = {"known_cameras": known_cameras, "mapping": options_to_mapping(mapping)}
+    provenance = provenance_of(options, root, {view.image_path for view in photos}, own, photos)
 
     def measure(source: FeatureSource, progress: Progress | None) -> list[ReconstructionScore]:
         matching = options.matching or source.own_matching

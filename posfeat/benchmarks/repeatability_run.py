@@ -31,6 +31,7 @@ from posfeat.benchmarks.run import (
     without_progress,
 )
 from posfeat.data.images import RGB, read_image
+from posfeat.options import options_to_mapping
 
 _PROTOCOL = (
     "Two views of a photo are rendered with known cameras and their look is changed (light, colour, blur, noise, pieces of "
@@ -79,7 +80,7 @@ def run_repeatability(
 ) -> RepeatabilityResults:
     """Score all methods on views of at most so many photos, which lie in ``output``/views, and write the report."""
     photos = some_photos(root, most, output)
-    provenance = provenance_of(options, root, photos)
+    provenance = provenance_of(options, root, photos, {"rendering": options_to_mapping(rendering)})
     views = output / "views"
     with progress_for("rendering") as progress:
         pairs = render_pairs(photos, views, rendering, options.seed, progress)

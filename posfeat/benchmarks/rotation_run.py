@@ -27,6 +27,7 @@ from posfeat.benchmarks.run import (
     without_progress,
 )
 from posfeat.data.images import read_image
+from posfeat.options import options_to_mapping
 
 _PROTOCOL = (
     "Each photo is matched with copies of itself, shrunk to {scale:g} of its size and turned by 0 to {last} degrees in steps of "
@@ -90,7 +91,7 @@ def run_rotation(
 ) -> RotationResults:
     """Score all methods on turned copies of at most so many photos, which lie in ``output``/turned, and write the report."""
     photos = some_photos(root, most, output)
-    provenance = provenance_of(options, root, photos)
+    provenance = provenance_of(options, root, photos, {"turns": options_to_mapping(turns)})
     turned = output / "turned"
     with progress_for("turning photos") as progress:
         sequences = _write_all(photos, root, turned, turns, progress)

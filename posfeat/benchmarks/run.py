@@ -7,7 +7,7 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,11 +16,11 @@ from typing import Any, Generic, TypeVar
 from posfeat.benchmarks.feature_sources import FeatureSource
 from posfeat.benchmarks.homography_scores import Matcher
 from posfeat.benchmarks.methods import MethodSetting, open_method
-from posfeat.benchmarks.provenance import Provenance, data_fingerprint, gather_provenance
+from posfeat.benchmarks.provenance import Provenance, cameras_fingerprint, data_fingerprint, gather_provenance
 from posfeat.matching import MatchOptions, match
 from posfeat.networks.extraction import ExtractionOptions
 from posfeat.options import apply_overrides, options_from_mapping, options_to_mapping
-from posfeat.types import MissingExtraError, OptionsError
+from posfeat.types import MissingExtraError, OptionsError, View
 
 Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
@@ -87,15 +87,25 @@ def matcher_of(options: RunOptions, source: FeatureSource) -> Matcher:
     return functools.partial(match, options=options.matching or source.own_matching)
 
 
-def provenance_of(options: RunOptions, root: Path, files: Iterable[Path]) -> Provenance:
-    """Where the numbers of a run that begins now will come from."""
+def provenance_of(
+    options: RunOptions,
+    root: Path,
+    files: Iterable[Path],
+    own: Mapping[str, Any] | None = None,
+    views: Iterable[View] | None = None,
+) -> Provenance:
+    """Where the numbers of a run that begins now will come from; ``own`` are the benchmark's own options, ``views`` its truth."""
     plain = {
+        "methods": list(options.methods),
         "max_keypoints": options.max_keypoints,
         "extraction": options_to_mapping(options.extraction),
         "matching": "each method's own" if options.matching is None else options_to_mapping(options.matching),
     }
+    data = data_fingerprint(root, files)
+    if views is not None:
+        data = f"{data}, {cameras_fingerprint(views)}"
     command = shlex.join(["posfeat", *sys.argv[1:]])
-    return gather_provenance(command, plain, data_fingerprint(root, files), options.seed)
+    return gather_provenance(command, plain | dict(own or {}), data, options.seed)
 
 
 def extraction_options(overrides: list[str]) -> ExtractionOptions:

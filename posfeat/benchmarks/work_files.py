@@ -1,7 +1,7 @@
 """A method's features and matches of a data set in files, so that mapping can be interrupted, repeated and looked into.
 
-The folder's name is a digest of the images, the pairs, the method's exact code and weights, and how it is matched: with
-any change another folder is used, so that an old result can never be read in place of a new one.
+The folder's name is a digest of the images, the pairs, the known cameras, the method's exact code and weights, and how it is
+matched: with any change another folder is used, so that an old result can never be read in place of a new one.
 """
 
 from __future__ import annotations
@@ -9,20 +9,22 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from posfeat.benchmarks.baselines import digest_of_code
 from posfeat.benchmarks.feature_sources import FeatureSource
-from posfeat.benchmarks.provenance import data_fingerprint
+from posfeat.benchmarks.provenance import data_fingerprint, describe_camera
 from posfeat.benchmarks.report import write_text
 from posfeat.matching import MatchOptions
 from posfeat.options import options_to_mapping
 from posfeat.pipeline.feature_store import FeatureStore
 from posfeat.pipeline.match import match_pairs
 from posfeat.pipeline.write_batch import WriteBatch
-from posfeat.types import DataError, Features
+from posfeat.types import Camera, DataError, Features
 
+_CODE_THAT_MATCHES = ("matching.py", "pipeline/match.py")
 Pairs = Sequence[tuple[str, str]]
 Progress = Callable[[int, int], None]
 
@@ -68,6 +70,7 @@ def extract_and_match(
     pairs: Pairs,
     matching: MatchOptions,
     work: Path,
+    cameras: Mapping[str, Camera],
     progress: Progress | None = None,
 ) -> WorkFiles:
     """Features of all images and matches of all pairs, from where an earlier run left off."""
@@ -75,7 +78,9 @@ def extract_and_match(
         source.fingerprint,
         images_fingerprint(str(images), tuple(names)),
         json.dumps(options_to_mapping(matching)),
+        digest_of_code(_CODE_THAT_MATCHES),
     ]
+    content += [f"{name}\t{describe_camera(camera)}" for name, camera in sorted(cameras.items())]
     content += [f"{name0}\t{name1}" for name0, name1 in pairs]
     files = WorkFiles(work / hashlib.sha256("\n".join(content).encode()).hexdigest()[:16])
     with FeatureStore(files.features, "a") as store:

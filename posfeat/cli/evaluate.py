@@ -100,7 +100,9 @@ def pose(
     root: Annotated[Path, typer.Argument(help="Folder of posed photos: a COLMAP model, .camera files, a pair list's.")],
     more: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
     methods: MethodsOption = ["default"],  # noqa: B006
-    pairs: Annotated[Path | None, typer.Option("--pairs", help="Text list of pairs with their cameras.")] = None,
+    pairs: Annotated[
+        Path | None, typer.Option("--pairs", help="Text list of pairs with their cameras; it may lie in ROOT.")
+    ] = None,
     neighbours: Annotated[
         int | None, typer.Option("--neighbours", min=1, help="Take views up to so far apart in the order of names.")
     ] = None,

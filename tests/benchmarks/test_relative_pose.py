@@ -63,7 +63,7 @@ def test_neighbours_of_a_posed_folder(tmp_path: Path, write) -> None:
 def test_exact_features_on_the_pairs_of_text_lists_have_no_error(tmp_path: Path, kind: int) -> None:
     write_images(tmp_path / "images")
     write_pair_list(tmp_path / "pairs.txt", kind)
-    pairs = read_pose_pairs(tmp_path, pair_list=tmp_path / "pairs.txt")
+    pairs = read_pose_pairs(tmp_path, pair_list=Path("pairs.txt"))
     assert len(pairs) == 3
     assert_true_cameras(pairs)
     scores = score_pose_pairs(pairs, ProjectedFeatures().features_of, match, estimate_relative_pose)
@@ -121,6 +121,18 @@ def test_check_counts_posed_photos_and_names_missing_ones(tmp_path: Path) -> Non
     found, problems = check_layout(tmp_path)
     assert found == ["7 posed photos in 2 scenes, for posfeat evaluate pose"]
     assert len(problems) == 1
+
+
+@pytest.mark.parametrize("kind", [32, 36, 38])
+def test_check_reads_lists_of_pairs(tmp_path: Path, kind: int) -> None:
+    write_images(tmp_path / "images")
+    write_pair_list(tmp_path / "pairs.txt", kind)
+    (tmp_path / "readme.txt").write_text("What this is\n")
+    assert check_layout(tmp_path) == (["pairs.txt: 3 pairs, for posfeat evaluate pose --pairs pairs.txt"], [])
+    (tmp_path / "images" / NAMES[1]).unlink()
+    found, problems = check_layout(tmp_path)
+    assert (found, len(problems)) == ([], 1)
+    assert f"pairs.txt:1: image {NAMES[1]} is neither" in problems[0]
 
 
 def test_what_is_wrong_is_said(tmp_path: Path) -> None:

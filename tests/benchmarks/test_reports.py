@@ -14,9 +14,10 @@ from posfeat.benchmarks.homography_scores import PairScore, summarise
 from posfeat.benchmarks.hpatches import HomographySequence, hpatches_names, read_sequences
 from posfeat.benchmarks.hpatches_report import HomographyResults, MethodResult, write_homography_report
 from posfeat.benchmarks.hpatches_run import run_hpatches
+from posfeat.benchmarks.pose_pairs import read_views
 from posfeat.benchmarks.pose_run import run_poses
-from posfeat.benchmarks.provenance import data_fingerprint, gather_provenance
-from posfeat.benchmarks.report import Section, Table, page
+from posfeat.benchmarks.provenance import cameras_fingerprint, data_fingerprint, gather_provenance
+from posfeat.benchmarks.report import Picture, Section, Table, page, write_markdown
 from posfeat.benchmarks.robust_estimation import has_poselib
 from posfeat.benchmarks.run import RunOptions
 from posfeat.cli import app
@@ -96,6 +97,8 @@ def test_poses_from_a_folder_to_a_report(tmp_path: Path) -> None:
     assert results.methods[0].scenes[0].pairs == 3
     written = json.loads((tmp_path / "out" / "results.json").read_text())
     assert len(written["methods"][0]["pairs"]) == 3
+    assert written["provenance"]["options"]["methods"] == ["rootsift"]
+    assert written["provenance"]["options"]["neighbours"] == 1
     assert "rootsift" in (tmp_path / "out" / "report.html").read_text()
 
 
@@ -126,6 +129,47 @@ def test_the_fingerprint_of_data_follows_names_and_contents(tmp_path: Path) -> N
     (tmp_path / "a").write_text("2")
     (tmp_path / "b").write_text("1")
     assert data_fingerprint(tmp_path, files) != first
+
+
+def test_the_fingerprint_follows_the_poses_that_features_are_measured_against(tmp_path: Path) -> None:
+    write_colmap_scene(tmp_path)
+    views = read_views(tmp_path)
+    first = cameras_fingerprint(views)
+    assert cameras_fingerprint(read_views(tmp_path)) == first
+    moved = views[0].cam_from_world + np.eye(4, k=3) * 1e-12
+    assert cameras_fingerprint([dataclasses.replace(views[0], cam_from_world=moved), *views[1:]]) != first
+    assert cameras_fingerprint(views[::-1]) != first
+
+
+def test_a_run_of_missing_methods_alone_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    write_sequence(tmp_path / "data" / "v_wall")
+    command = ["evaluate", "hpatches", str(tmp_path / "data"), "--methods", "disk", "-o", str(tmp_path / "out")]
+    run = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert run.exit_code == 0
+    assert "skipped disk: disk needs" in run.output
+    assert "Left out: disk" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_markdown_has_the_tables_and_the_pictures_beside_it(tmp_path: Path) -> None:
+    table = Table(["what", "n"], [["a|b", "1"], ["c", "2"]])
+    section = Section("Fig. 1", "Words.", [table], [Picture("svg", b"<svg/>", "A figure")])
+    write_markdown(tmp_path / "page.md", "Title", gather_provenance("test", {}, "none", 0), [section])
+    text = (tmp_path / "page.md").read_text()
+    lines = [
+        "# Title",
+        "",
+        "## Fig. 1",
+        "",
+        "Words.",
+        "",
+        "| what | n |",
+        "| :--- | ---: |",
+        "| a\\|b | 1 |",
+        "| c | 2 |",
+    ]
+    assert text.startswith("\n".join([*lines, "", "![A figure](fig1.svg)", "", "## Where these numbers come from"]))
+    assert (tmp_path / "fig1.svg").read_bytes() == b"<svg/>"
 
 
 def test_the_command_prints_a_table_and_takes_several_methods(tmp_path: Path) -> None:
