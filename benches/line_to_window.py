@@ -59,7 +59,9 @@ def direct_search(
     expected = (probability * points).sum(2)
     half = points.new_tensor([width / 2, height / 2])
     variance = (probability * ((points - expected.detach().unsqueeze(2)) / half).square()).sum(2)
-    return SearchResult(expected, variance.sum(-1).sqrt(), valid, centre, torch.zeros_like(valid, dtype=xy0.dtype))
+    return SearchResult(
+        expected, variance.clamp(min=1e-10).sqrt().sum(-1), valid, centre, torch.zeros_like(valid, dtype=xy0.dtype)
+    )
 
 
 def problem(

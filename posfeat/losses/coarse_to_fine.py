@@ -64,5 +64,5 @@ def expectation_over_map(
     # sum of p |x - m|^2 without the (batch, points, cells, 2) differences; taken about the middle, so little is lost
     middle = points - half_size
     squares = probability @ (middle / half_size).square() - ((expected - half_size) / half_size).square()
-    sigma = squares.sum(-1).clamp(min=0).sqrt()
+    sigma = squares.clamp(min=1e-10).sqrt().sum(-1)
     return SearchResult(expected, sigma, valid, expected.detach(), torch.zeros_like(sigma))

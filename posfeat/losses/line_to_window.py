@@ -36,7 +36,7 @@ class SearchResult(NamedTuple):
     """Where the query points are expected in image 1."""
 
     expected: Annotated[Tensor, "batch points 2"]  # pixels
-    sigma: Annotated[Tensor, "batch points"]  # spread of the window's distribution in [-1, 1] coordinates
+    sigma: Annotated[Tensor, "batch points"]  # its distribution's deviations in x and y, added; [-1, 1] coordinates
     valid: Annotated[Tensor, "batch points"]
     centre: Annotated[Tensor, "batch points 2"]
     log_mass: Annotated[Tensor, "batch points"]  # of the whole map's softmax near the line; 0 unless asked for
@@ -72,7 +72,8 @@ def search_line_to_window(
     expected = (probability * points).sum(2)
     half_size = points.new_tensor([width / 2, height / 2])
     variance = (probability * ((points - expected.detach().unsqueeze(2)) / half_size).square()).sum(2)
-    return SearchResult(expected, variance.sum(-1).clamp(min=0).sqrt(), valid, found.centre, found.log_mass)
+    sigma = variance.clamp(min=1e-10).sqrt().sum(-1)  # the root's slope at 0 is infinite
+    return SearchResult(expected, sigma, valid, found.centre, found.log_mass)
 
 
 def window_noise(uniform: Tensor, height: int, width: int, options: SearchOptions) -> Tensor:
