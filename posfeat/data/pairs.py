@@ -10,7 +10,7 @@ Two photos taken from (almost) one place have no epipolar lines; such pairs are 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
@@ -72,12 +72,12 @@ def choose_pairs(views: list[View], options: PairOptions) -> list[Pair]:
 
 
 def limit_pairs(pairs: list[Pair], options: PairOptions) -> list[Pair]:
-    """Pairs that somebody else chose, held to the limits that need poses only: rotation and number."""
-    if not pairs:
-        return []
+    """Pairs that somebody else chose, held to the limits that need poses only: rotation, baseline and number."""
     rotations = [_rotation_deg(pair.view0.cam_from_world, pair.view1.cam_from_world[None])[0] for pair in pairs]
-    kept = [pair for pair, angle in zip(pairs, rotations, strict=True) if angle <= options.max_rotation_deg]
-    return _balanced(sorted(kept, key=lambda pair: pair.view0.scene), options)
+    turned = [pair for pair, angle in zip(pairs, rotations, strict=True) if angle <= options.max_rotation_deg]
+    scenes = groupby(sorted(turned, key=lambda pair: pair.view0.scene), key=lambda pair: pair.view0.scene)
+    marked = [pair for _, scene in scenes for pair in _marked_baselines(list(scene), options)]
+    return _balanced([pair for pair in marked if pair.has_baseline or options.rotation_only], options)
 
 
 def pair_table(views: list[View]) -> PairTable:
@@ -128,6 +128,21 @@ def _scene_pairs(views: list[View], options: PairOptions) -> list[Pair]:
             has_baseline=bool(has_baseline[row]),
         )
         for row in rows
+    ]
+
+
+def _marked_baselines(pairs: list[Pair], options: PairOptions) -> list[Pair]:
+    """The pairs of one scene, those marked whose nearest content hardly sees their baseline."""
+    views = list({view.image_path: view for pair in pairs for view in (pair.view0, pair.view1)}.values())
+    poses = np.stack([view.cam_from_world for view in views])
+    near, centres = _depth_ladders(views, poses)[0][:, 0], _centres(poses)
+    row = {view.image_path: index for index, view in enumerate(views)}
+    ends = np.array([[row[pair.view0.image_path], row[pair.view1.image_path]] for pair in pairs])
+    baseline = np.linalg.norm(centres[ends[:, 0]] - centres[ends[:, 1]], axis=1)
+    real = _parallax_deg(baseline, near[ends].min(axis=1)) >= options.min_parallax_deg
+    return [
+        replace(pair, has_baseline=pair.has_baseline and bool(is_real))
+        for pair, is_real in zip(pairs, real, strict=True)
     ]
 
 

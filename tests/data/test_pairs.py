@@ -131,6 +131,15 @@ def test_pairs_that_somebody_else_chose() -> None:
     assert limit_pairs([], PairOptions()) == []
 
 
+@pytest.mark.parametrize("depths", [(4.0, 4.0), None])  # known, or guessed from how far apart the cameras stand
+def test_listed_pairs_from_one_place_are_found(depths: tuple[float, float] | None) -> None:
+    place, turned, aside, far = (view(*at, depths=depths) for at in ((0.0, 0.0), (1e-4, 20.0), (1.0, 0.0), (2.0, 0.0)))
+    pairs = [Pair(place, turned), Pair(place, aside), Pair(turned, aside), Pair(aside, far)]
+    assert limit_pairs(pairs, PairOptions()) == pairs[1:]
+    marked = limit_pairs(pairs, PairOptions(rotation_only=True))
+    assert [pair.has_baseline for pair in marked] == [False, True, True, True]
+
+
 @pytest.mark.parametrize("views", [[], [view()]])
 def test_too_few_views(views: list[View]) -> None:
     assert choose_pairs(views, PairOptions()) == []
