@@ -41,8 +41,12 @@ class DataOptions:
     posed_weight: float = described(1.0, "share of posed pairs, relative to photo_weight", low=0)
     height: int = described(480, "height of training images", low=32)
     width: int = described(640, "width of training images", low=32)
-    held_out: float = described(0.05, "share of the photos kept for validation, chosen by file name", low=0, high=0.9)
-    validation_posed: tuple[str, ...] = described((), "posed photos for validation only")
+    held_out: float = described(
+        0.05, "share of the photos, plain or posed, kept for validation; chosen by file name", low=0, high=0.9
+    )
+    validation_posed: tuple[str, ...] = described(
+        (), "posed photos for validation only; where given, none of the posed ones are held out"
+    )
     workers: int = described(1, "threads that prepare batches ahead; 0: none", low=0)
     processes: int = described(0, "processes that prepare whole batches, in place of threads: for many cores", low=0)
     rendering: SyntheticOptions = nested(SyntheticOptions, "how a photo becomes two views")
@@ -70,26 +74,29 @@ class Sources:
 def open_sources(options: DataOptions) -> Sources:
     """Find the data; DataError where there is nothing to train on."""
     kept, held_out = _split_photos(options)
+    posed, judged = _split_pairs(_posed_pairs(options), 0.0 if options.validation_posed else options.held_out)
     training: list[PairSource] = []
     weights: list[float] = []
     if kept:
         training.append(PhotoSource(kept, options.rendering, options.look))
         weights.append(options.photo_weight)
-    posed = _posed_pairs(options)
     if posed:
         training.append(PosedSource(posed, options.geometry, options.look))
         weights.append(options.posed_weight)
     if not training:
         raise DataError("nothing to train on: give folders in data.photos or posed photos in data.posed")
+    # without plain photos, views of the held-out posed ones are rendered: there the truth is known at every pixel
+    rendered = held_out or _held_out_photos(posed, judged)
     true_look = replace(options.rendering, correspondences=True)
     plain = PhotometricOptions(strength=0.0)
     upright = GeometricOptions(strength=0.0)
+    validation = [judged] if judged else [read_pairs(path, options.pairs) for path in options.validation_posed]
     return Sources(
         training,
         weights,
-        PhotoSource(held_out, true_look, options.look) if held_out else None,
-        [PosedSource(read_pairs(path, options.pairs), upright, plain) for path in options.validation_posed],
-        {"photos": len(kept), "held_out": len(held_out), "posed_pairs": len(posed), "hash": _fingerprint(kept, posed)},
+        PhotoSource(rendered, true_look, options.look) if rendered else None,
+        [PosedSource(pairs, upright, plain) for pairs in validation],
+        {"photos": len(kept), "held_out": len(rendered), "posed_pairs": len(posed), "hash": _fingerprint(kept, posed)},
     )
 
 
@@ -152,17 +159,37 @@ def _posed_pairs(options: DataOptions) -> list[Pair]:
 
 
 def _split_photos(options: DataOptions) -> tuple[list[Path], list[Path]]:
-    """Photos to train on and photos held out; a photo's name decides, so that adding photos moves none across."""
-    kept: list[Path] = []
-    held_out: list[Path] = []
+    """Photos to train on and photos held out."""
+    paths: list[Path] = []
     for folder in map(Path, options.photos):
         found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES)
         if not found:
             raise DataError(f"no photos in {folder}; check data.photos")
-        for path in found:
-            chosen = zlib.crc32(path.name.encode()) / 2**32 < options.held_out
-            (held_out if chosen else kept).append(path)
-    return kept, held_out
+        paths += found
+    held_out = _held_out({path.name for path in paths}, options.held_out)
+    return [p for p in paths if p.name not in held_out], [p for p in paths if p.name in held_out]
+
+
+def _split_pairs(pairs: list[Pair], share: float) -> tuple[list[Pair], list[Pair]]:
+    """Posed pairs to train on, and those that show a photo that is held out."""
+    held_out = _held_out({view.name for pair in pairs for view in (pair.view0, pair.view1)}, share)
+    judged = [pair for pair in pairs if pair.view0.name in held_out or pair.view1.name in held_out]
+    kept = [pair for pair in pairs if not (pair.view0.name in held_out or pair.view1.name in held_out)]
+    return (kept, judged) if kept else (pairs, [])
+
+
+def _held_out_photos(posed: list[Pair], judged: list[Pair]) -> list[Path]:
+    """The photos of the judged pairs that no pair trains on."""
+    trained = {view.image_path for pair in posed for view in (pair.view0, pair.view1)}
+    return sorted({view.image_path for pair in judged for view in (pair.view0, pair.view1)} - trained)
+
+
+def _held_out(names: set[str], share: float) -> set[str]:
+    """The names to hold out: each decides for itself, so that adding photos moves none across; of several at least one."""
+    if share == 0 or len(names) < 2:
+        return set()
+    places = {name: zlib.crc32(name.encode()) / 2**32 for name in names}
+    return {name for name, place in places.items() if place < share} or {min(names, key=places.__getitem__)}
 
 
 def _fingerprint(photos: list[Path], posed: list[Any]) -> str:

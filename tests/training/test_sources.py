@@ -29,7 +29,7 @@ def posed_names(options: DataOptions) -> set[str]:
 
 
 def test_a_checked_list_says_which_pairs_are_used(scene, tmp_path):
-    options = DataOptions(posed=(str(scene),), height=96, width=128)
+    options = DataOptions(posed=(str(scene),), height=96, width=128, held_out=0.0)
     (report,) = run_check(scene, tmp_path / "check", CheckSettings())
     assert report.num_usable_pairs >= 3
     checked = replace(options, pair_list=str(tmp_path / "check" / "pairs.txt"))
@@ -51,6 +51,27 @@ def test_posed_photos_train_and_validate(scene):
     assert bool(batch.has_baseline.all())
     rendered, posed = validation_batches(sources, options, 4, 4, 2)
     assert (rendered, len(posed)) == ([], 2)
+
+
+def test_posed_photos_alone_are_held_out_too(scene):
+    """So that a run on nothing but posed photos is judged, by true positions and by lines."""
+    options = DataOptions(posed=(str(scene),), height=96, width=128, workers=0)
+    sources = open_sources(options)
+    (trained,), (judged,) = sources.training, sources.posed_validation
+    seen, kept = (
+        {v.name for pairs in s.scenes.values() for p in pairs for v in (p.view0, p.view1)} for s in (trained, judged)
+    )
+    assert len(kept - seen) >= 1
+    assert all({pair.view0.name, pair.view1.name} - seen for pairs in judged.scenes.values() for pair in pairs), (
+        "every judged pair shows a photo that is not trained on"
+    )
+    assert {path.name for path in sources.rendered_validation.paths} == {Path(name).name for name in kept - seen}
+    rendered, posed = validation_batches(sources, options, 2, 2, 2)
+    assert rendered[0].map1_from_map0 is not None
+    assert posed[0].map1_from_map0 is None
+    nothing = open_sources(replace(options, held_out=0.0))
+    assert nothing.rendered_validation is None
+    assert nothing.posed_validation == []
 
 
 def test_held_out_photos_are_never_trained_on(photos):
