@@ -62,14 +62,18 @@ class HomographyResults:
 def write_homography_report(
     folder: Path, results: HomographyResults, sequences: Sequence[HomographySequence], examples: Sequence[Example]
 ) -> None:
-    """Write results.json and report.html."""
+    """Write results.json, report.html, and the curves once more as curves.svg."""
     title = f"Matching accuracy on {len(sequences)} image sequences"
     names = {sequence.name for sequence in sequences}
-    sections = [accuracy_section(results), curves_section(results.methods, whole=names == hpatches_names()[0])]
-    if names == hpatches_names()[0]:
+    whole = names == hpatches_names()[0]
+    curves = curves_section(results.methods, whole)
+    sections = [accuracy_section(results), curves]
+    if whole:
         sections.append(_table1(results.methods))
     sections += [sequences_section(results.methods), examples_section(examples)]
     write_report(folder, title, results, results.provenance, sections)
+    for picture in curves.pictures:
+        (folder / "curves.svg").write_bytes(picture.data)
 
 
 def accuracy_section(results: HomographyResults) -> Section:

@@ -95,10 +95,12 @@ def provenance_of(
     views: Iterable[View] | None = None,
 ) -> Provenance:
     """Where the numbers of a run that begins now will come from; ``own`` are the benchmark's own options, ``views`` its truth."""
+    extraction = options_to_mapping(options.extraction)
+    del extraction["selection"]["max_keypoints"]  # the run's number holds for ours as for all methods
     plain = {
         "methods": list(options.methods),
         "max_keypoints": options.max_keypoints,
-        "extraction": options_to_mapping(options.extraction),
+        "extraction": extraction,
         "matching": "each method's own" if options.matching is None else options_to_mapping(options.matching),
     }
     data = data_fingerprint(root, files)

@@ -17,6 +17,7 @@ from posfeat.benchmarks.hpatches_run import run_hpatches
 from posfeat.benchmarks.pose_pairs import read_views
 from posfeat.benchmarks.pose_run import run_poses
 from posfeat.benchmarks.provenance import cameras_fingerprint, data_fingerprint, gather_provenance
+from posfeat.benchmarks.published import published_methods
 from posfeat.benchmarks.report import Picture, Section, Table, page, write_markdown
 from posfeat.benchmarks.robust_estimation import has_poselib
 from posfeat.benchmarks.run import RunOptions
@@ -81,6 +82,9 @@ def test_published_curves_stand_beside_ours_on_the_108_sequences_only(tmp_path: 
     write_homography_report(tmp_path / "whole", results, sequences, [])
     html = (tmp_path / "whole" / "report.html").read_text()
     assert "PoSFeat (paper)" in html
+    figure = (tmp_path / "whole" / "curves.svg").read_text()
+    assert all(f"<!-- {name} -->" in figure for name in ("ours", "overall", "illumination", "viewpoint"))
+    assert all(f"<!-- {method.name} -->" in figure for method in published_methods()), "all twelve"
     assert "DISK-W overall: printed 0.719, the published curve gives 0.723" in html
 
     write_homography_report(tmp_path / "part", results, sequences[:-1], [])
