@@ -30,8 +30,8 @@ from posfeat.pipeline.feature_store import FeatureStore
 from posfeat.types import Features
 
 PHOTOS = 5000
-WARM_UP = 500  # photos after which the slope begins
-FLAT = 1.05  # of the memory after the warm-up
+WARM_UP = 1500  # photos after which the slope begins: until then HDF5's cache of a file's structure fills
+FLAT = 1.02  # of the memory after the warm-up
 PAGE_MB = 4096 / 2**20
 
 
@@ -80,7 +80,7 @@ class MemoryLog:
     def settled(self) -> npt.NDArray[np.float64]:
         """Rows (photos done, MB) after the warm-up."""
         rows = np.array(self.rows)
-        return rows[rows[:, 0] >= min(WARM_UP, self.done / 4)]
+        return rows[rows[:, 0] >= min(WARM_UP, self.done / 2)]
 
 
 class Course(NamedTuple):

@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 from extract_memory import resident_mb
@@ -25,7 +25,7 @@ from posfeat.networks.extraction import ExtractionOptions
 from posfeat.networks.keypoint_selection import SelectionOptions
 from posfeat.pipeline.extract import NetworkExtractor, extract_folder, list_images
 from posfeat.pipeline.feature_store import FeatureStore
-from posfeat.pipeline.match import match_pairs
+from posfeat.pipeline.match import match_pairs, read_pairs
 from posfeat.pipeline.retrieval import ImageIndex, index_images
 from posfeat.pipeline.select_pairs import PairSelectionOptions, select_pairs
 from posfeat.pipeline.verify import verify_pairs
@@ -33,6 +33,7 @@ from posfeat.scale.sharded_job import cut
 
 MILLION = 10**6
 DAY_S = 86_400
+PAIRS_OF_A_NEIGHBOUR = 0.75  # half a pair where each is the other's neighbour, a whole one where not
 T = TypeVar("T")
 
 
@@ -59,40 +60,71 @@ def copy_photos(source: Path, target: Path, most: int) -> int:
     return len(names)
 
 
-def photos_and_pairs(photos: Path, work: Path, keypoints: int, neighbours: int) -> tuple[float, float]:
-    """Print the costs of each step; processor seconds of extraction for a photo, of matching for a pair."""
+class Costs(NamedTuple):
+    """Processor seconds and bytes of each step, for a photo or for a pair."""
+
+    extraction_s: float
+    feature_bytes: float
+    vector_s: float
+    matching_s: float
+    match_bytes: float
+    verification_s: float
+    keypoint_bytes: float  # in the database
+    geometry_bytes: float
+
+
+def photos_and_pairs(photos: Path, work: Path, keypoints: int, neighbours: int) -> Costs:
+    """Run each step on the photos, and print what it costs."""
     extractor = NetworkExtractor(load("default"), ExtractionOptions(SelectionOptions(max_keypoints=keypoints)))
     features, matches, database = work / "features.h5", work / "matches.h5", work / "database.db"
-    report, seconds = timed(lambda: extract_folder(extractor, photos, features))
+    report, extraction_s = timed(lambda: extract_folder(extractor, photos, features))
     count = report.num_extracted
-    extraction_s = seconds / count
     with FeatureStore(features) as store:
         names = store.names()
         mean = sum(store.num_keypoints(name) for name in names) / count
-        _, index_s = timed(lambda: index_images(store, names))
+        _, vectors_s = timed(lambda: index_images(store, names))
+    options = PairSelectionOptions(method="retrieval", neighbours=neighbours)
+    num_pairs = select_pairs(features, work / "pairs.txt", options).num_pairs
+    pairs = read_pairs(work / "pairs.txt", names)
+    _, matching_s = timed(lambda: match_pairs(features, pairs, matches))
+    verified, verification_s = timed(
+        lambda: verify_pairs(features, matches, photos, database, VerificationOptions(threads=1))
+    )
+    keypoint_bytes = 8 * mean
+    costs = Costs(
+        extraction_s / count,
+        features.stat().st_size / count,
+        vectors_s / count,
+        matching_s / num_pairs,
+        matches.stat().st_size / num_pairs,
+        verification_s / num_pairs,
+        keypoint_bytes,
+        (database.stat().st_size - keypoint_bytes * count) / num_pairs,
+    )
+    ms, kb = 1e3, 1e-3
     print(
-        f"extract    {extraction_s * 1e3:7.1f} ms, {features.stat().st_size / count / 1e3:6.1f} kB a photo ({mean:.0f} keypoints)"
+        f"{count} photos, {mean:.0f} keypoints each; {num_pairs} pairs, of which {verified.num_verified} are verified"
     )
-    print(f"retrieval  {index_s / count * 1e3:7.1f} ms a photo for its vector (learning the vocabulary included)")
-    selected = select_pairs(
-        features, work / "pairs.txt", PairSelectionOptions(method="retrieval", neighbours=neighbours)
-    )
-    pairs = [tuple(line.split()) for line in (work / "pairs.txt").read_text().splitlines()]
-    matched, seconds = timed(lambda: match_pairs(features, pairs, matches))  # type: ignore[arg-type]
-    matching_s = seconds / matched.num_matched
-    print(f"match      {matching_s * 1e3:7.1f} ms, {matches.stat().st_size / matched.num_matched / 1e3:6.1f} kB a pair")
-    verified, seconds = timed(lambda: verify_pairs(features, matches, photos, database, VerificationOptions(threads=1)))
-    size = database.stat().st_size
-    print(
-        f"verify     {seconds / selected.num_pairs * 1e3:7.1f} ms a pair, {verified.num_verified} of {selected.num_pairs} verified"
-    )
-    keypoint_bytes = 8 * mean * count
-    print(
-        f"database   {size / 1e6:.1f} MB: {keypoint_bytes / count / 1e3:.1f} kB a photo of keypoints, "
-        f"{(size - keypoint_bytes) / selected.num_pairs / 1e3:.1f} kB a pair"
-    )
-    print(f"pairs      {selected.num_pairs / count:.1f} a photo with {neighbours} neighbours each")
-    return extraction_s, matching_s
+    print(f"extract    {costs.extraction_s * ms:7.1f} ms a photo {costs.feature_bytes * kb:7.1f} kB")
+    print(f"vector     {costs.vector_s * ms:7.1f} ms a photo (learning the vocabulary included)")
+    print(f"match      {costs.matching_s * ms:7.1f} ms a pair  {costs.match_bytes * kb:7.1f} kB")
+    print(f"verify     {costs.verification_s * ms:7.1f} ms a pair  {costs.geometry_bytes * kb:7.1f} kB of the database")
+    print(f"database   {costs.keypoint_bytes * kb:7.1f} kB a photo of keypoints")
+    return costs
+
+
+def look_ahead(costs: Costs, num_images: int, num_pairs: float) -> None:
+    """Print what that makes for many photos."""
+    print(f"\n{num_images:,} photos, {num_pairs:,.0f} pairs")
+    for what, count, seconds, size in (
+        ("extraction", num_images, costs.extraction_s, costs.feature_bytes),
+        ("vectors", num_images, costs.vector_s, 4 * 128.0),
+        ("matching", num_pairs, costs.matching_s, costs.match_bytes),
+        ("verification", num_pairs, costs.verification_s, costs.geometry_bytes),
+    ):
+        print(f"{what:12} {count * seconds / DAY_S:6.2f} core days {count * size / 1e9:8.1f} GB written")
+    print(f"keypoints in the database {num_images * costs.keypoint_bytes / 1e9:.1f} GB")
+    print(f"features read for matching {(num_images + num_pairs) * costs.feature_bytes / 1e12:.1f} TB at most")
 
 
 def search(num_images: int) -> None:
@@ -131,12 +163,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         photos = Path(folder, "photos")
         copy_photos(arguments.photos, photos, arguments.most)
-        extraction_s, matching_s = photos_and_pairs(photos, Path(folder), arguments.keypoints, arguments.neighbours)
+        costs = photos_and_pairs(photos, Path(folder), arguments.keypoints, arguments.neighbours)
     search(arguments.images)
     driver(arguments.images)
-    num_pairs = arguments.images * arguments.neighbours * 0.75
-    for what, seconds in (("extraction", extraction_s * arguments.images), ("matching", matching_s * num_pairs)):
-        print(f"{what} of {arguments.images:,} photos: {seconds / DAY_S:.1f} core days")
+    look_ahead(costs, arguments.images, arguments.images * arguments.neighbours * PAIRS_OF_A_NEIGHBOUR)
 
 
 if __name__ == "__main__":

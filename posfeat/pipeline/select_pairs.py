@@ -20,6 +20,7 @@ from posfeat.pipeline.feature_store import FeatureStore
 from posfeat.pipeline.known_cameras import known_views
 from posfeat.pipeline.match import all_pairs, read_pairs, write_pairs
 from posfeat.pipeline.retrieval import index_images
+from posfeat.pipeline.shards import Shards
 from posfeat.types import Array, DataError, OptionsError, View
 
 Method = Literal["auto", "exhaustive", "sequential", "retrieval", "poses", "covisibility", "list"]
@@ -54,7 +55,7 @@ class PairsReport:
 
 
 def select_pairs(
-    features_path: Path,
+    features_path: Path | Shards,
     output: Path,
     options: PairSelectionOptions | None = None,
     *,

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from posfeat.cli import main
 from posfeat.pipeline.extract import NetworkExtractor, extract_folder, list_images
 from posfeat.pipeline.feature_store import FeatureStore
 from posfeat.pipeline.shards import Shards, open_shards
@@ -113,7 +114,7 @@ def bucket(photos: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Objects]:
 
 
 def test_photos_and_shards_by_s3s_language(
-    bucket: Objects, photos: Path, extractor: NetworkExtractor, tmp_path: Path
+    bucket: Objects, photos: Path, extractor: NetworkExtractor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a worker does with s3://, through s3fs where that is installed and through PyArrow where not."""
     source, folder = open_photos("s3://bucket/photos"), open_shard_folder("s3://bucket/features/")
@@ -131,6 +132,11 @@ def test_photos_and_shards_by_s3s_language(
         assert store.names() == expected.names()
         for name in store.names():
             assert torch.equal(store.read(name).descriptors, expected.read(name).descriptors)
+    monkeypatch.setattr("sys.argv", ["posfeat", "pairs", "s3://bucket/features", "-o", str(tmp_path / "pairs.txt")])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert not stopped.value.code
+    assert len((tmp_path / "pairs.txt").read_text().splitlines()) == 24 * 23 / 2
     with pytest.raises(DataError, match="no image folder s3://bucket/nothing"):
         open_photos("s3://bucket/nothing").list(None, pytest.fail)
 
