@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -66,8 +67,10 @@ class _ProgressLine:
     def __call__(self, progress) -> None:  # type: ignore[no-untyped-def]
         numbers = "  ".join(f"{key} {value:.4g}" for key, value in progress.metrics.items())
         judged = "  ".join(f"{key} {value:.3f}" for key, value in progress.validation.items())
-        left = f"{progress.seconds_left / 60:.0f} min left"
-        line = f"{self._stage} {progress.step}/{progress.steps}  {numbers}  [held out: {judged or 'not yet'}]  {left}"
+        left = timedelta(seconds=round(progress.seconds_left))
+        line = (
+            f"{self._stage} {progress.step}/{progress.steps}  {numbers}  [held out: {judged or 'not yet'}]  {left} left"
+        )
         if self._status is not None:
             self._status.update(line)
         else:

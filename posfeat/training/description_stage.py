@@ -35,7 +35,10 @@ class DescriptionOptions:
     )
     search: SearchOptions = nested(SearchOptions, "line-to-window search")
     epipolar_weight: float = described(1.0, "weight of the paper's epipolar loss, in pixels", low=0)
-    contrast_weight: float = described(0.0, "weight of the line contrast (beyond the paper)", low=0)
+    contrast_weight: float = described(0.0, "weight of the line contrast (beyond the paper), at the start", low=0)
+    contrast_steps: int | None = described(
+        None, "steps after which the line contrast has faded out, evenly; none: it stays", low=1
+    )
     contrast_band_px: float = described(4.0, "half width of the band around the line that counts as near it", low=0.5)
 
     def __post_init__(self) -> None:
@@ -55,26 +58,38 @@ class DescriptionStage(Stage):
         self.model.description.train()
         self.model.detection.eval()
 
-    def forward(self, batch: PairBatch, generators: list[torch.Generator]) -> StageLoss:
+    def forward(self, batch: PairBatch, generators: list[torch.Generator], step: int = 0) -> StageLoss:
         maps = self.model.description(torch.cat([batch.image0, batch.image1]))
         with full_precision(batch.image0.device):
-            return description_loss(maps, batch, self.options, generators, self.model.description.stride)
+            return description_loss(maps, batch, self.options, generators, self.model.description.stride, step)
+
+
+def contrast_weight(step: int, options: DescriptionOptions) -> float:
+    """The line contrast's weight at a step (counted from 0): it helps most while the network knows nothing."""
+    left = 1.0 if options.contrast_steps is None else max(0.0, 1 - step / options.contrast_steps)
+    return options.contrast_weight * left
 
 
 def description_loss(
-    maps: DescriptionMaps, batch: PairBatch, options: DescriptionOptions, generators: list[torch.Generator], stride: int
+    maps: DescriptionMaps,
+    batch: PairBatch,
+    options: DescriptionOptions,
+    generators: list[torch.Generator],
+    stride: int,
+    step: int = 0,
 ) -> StageLoss:
     """The loss of both directions, from the maps of all images 0 followed by all images 1."""
     height, width = batch.image0.shape[-2:]
     xy, uniform = _draw(batch, options, [*generators, *generators])
     targets = _both_ways(batch, xy, height, width)
-    band = options.contrast_band_px if options.contrast_weight > 0 else None
+    of_contrast = contrast_weight(step, options)
+    band = options.contrast_band_px if of_contrast > 0 else None
     searches = _search(maps, xy, targets, uniform, options, stride, band)
     judged = [epipolar_loss(search, targets, min(height, width)) for search in searches]
     distance, counted = torch.stack([loss for loss, _ in judged]).sum(0), judged[-1][1]
     contrast = line_contrast_loss(searches[-1].log_mass, targets.valid)
     # the sum over both directions, the mean over pairs
-    loss = 2 * (options.epipolar_weight * distance + options.contrast_weight * contrast).mean()
+    loss = 2 * (options.epipolar_weight * distance + of_contrast * contrast).mean()
     metrics = {
         "epipolar_px": float(distance.detach().mean()),
         "valid_share": float(counted.float().mean()),

@@ -51,7 +51,7 @@ class DetectionStage(Stage):
         self.model.description.eval()
         self.model.detection.train()
 
-    def forward(self, batch: PairBatch, generators: list[torch.Generator]) -> StageLoss:
+    def forward(self, batch: PairBatch, generators: list[torch.Generator], step: int = 0) -> StageLoss:
         images = torch.cat([batch.image0, batch.image1])
         with torch.no_grad():
             maps = self.model.description(images)

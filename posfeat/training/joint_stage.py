@@ -37,7 +37,7 @@ class JointStage(Stage):
     def prepare(self) -> None:
         self.model.train()
 
-    def forward(self, batch: PairBatch, generators: list[torch.Generator]) -> StageLoss:
+    def forward(self, batch: PairBatch, generators: list[torch.Generator], step: int = 0) -> StageLoss:
         images = torch.cat([batch.image0, batch.image1])
         maps = self.model.description(images)
         scores = self.model.detection(images, maps).float()
@@ -48,6 +48,6 @@ class JointStage(Stage):
             )
             if self.options.description_weight == 0:
                 return found
-            described_loss = description_loss(maps, batch, self.options.description, generators, stride)
+            described_loss = description_loss(maps, batch, self.options.description, generators, stride, step)
         loss = found.loss + self.options.description_weight * described_loss.loss
         return StageLoss(loss, found.metrics | described_loss.metrics)

@@ -25,7 +25,7 @@ from posfeat.training.distributed import Workers, item_generators
 from posfeat.training.run_folder import RunFolder
 from posfeat.training.stage import Stage
 from posfeat.training.weight_average import WeightAverage
-from posfeat.types import PairBatch, PosfeatError
+from posfeat.types import OptionsError, PairBatch, PosfeatError
 
 
 class DivergedError(PosfeatError):
@@ -56,6 +56,7 @@ class LoopOptions:
     precision: Literal["fp32", "bf16", "fp16"] = described("fp32", "arithmetic of the networks' convolutions")
     log_every: int = described(10, "steps between lines of the log", low=1)
     validate_every: int = described(1000, "steps between validations", low=1)
+    patience: int | None = described(None, "stop early after so many validations without a better one", low=1)
     save_every: int = described(500, "steps between saves of the whole state", low=1)
 
     def __post_init__(self) -> None:
@@ -96,6 +97,7 @@ class _State:
         self.average = WeightAverage(trainer.stage.model, options.average)
         self.scaler = torch.amp.GradScaler(trainer.workers.device.type, enabled=options.precision == "fp16")
         self.step, self.best = 0, -math.inf
+        self.waited = 0  # validations since the best one
         self.seconds = 0.0  # of training so far, earlier sessions' included
         self.validation: dict[str, float] = {}
 
@@ -109,6 +111,7 @@ class _State:
             "step": self.step,
             "seconds": self.seconds,
             "best": self.best,
+            "waited": self.waited,
             "validation": self.validation,
         }
 
@@ -119,21 +122,26 @@ class _State:
         self.scaler.load_state_dict(saved["scaler"])
         torch.set_rng_state(saved["rng"])
         self.step, self.best, self.validation = saved["step"], saved["best"], saved["validation"]
-        self.seconds = saved["seconds"]
+        self.seconds, self.waited = saved["seconds"], saved.get("waited", 0)
 
 
 def train(trainer: Trainer, report: Callable[[Progress], None] | None = None, resume: bool = False) -> dict[str, float]:
-    """Run to the end (or to the end of ``minutes``); returns the last validation."""
+    """Run to the end (or that of ``minutes``, or of ``patience``); returns the last validation."""
     options, state = trainer.options, _State(trainer)
-    if resume and (saved := trainer.folder.load_state()) is not None:
+    share = options.batch_size // trainer.workers.world_size
+    if share % options.accumulate:
+        raise OptionsError(f"loop.accumulate={options.accumulate} parts of a batch of {share} would not be equal")
+    if resume and (saved := trainer.folder.load_state(trainer.workers.is_main)) is not None:
         state.restore(trainer, saved)
     stage: nn.Module = trainer.stage
     if trainer.workers.world_size > 1:
-        stage = DistributedDataParallel(stage, broadcast_buffers=False)
+        networks = trainer.stage.model.options  # line-to-window leaves a coarse map without gradient
+        coarse = networks.compact_description.coarse or networks.paper_description.coarse
+        stage = DistributedDataParallel(stage, broadcast_buffers=False, find_unused_parameters=coarse)
     budget = math.inf if options.minutes is None else options.minutes * 60
     first_step, before, begun = state.step, state.seconds, time.monotonic()
     batches = trainer.batches(state.step)
-    while state.step < options.steps:
+    while state.step < options.steps and not _gave_up(state, trainer):
         metrics = _step(trainer, stage, state, next(batches), state.seconds / budget)
         state.step += 1
         elapsed = time.monotonic() - begun
@@ -170,7 +178,8 @@ def _step(trainer: Trainer, stage: nn.Module, state: _State, batch: PairBatch, t
         waits = number + 1 < len(parts) and isinstance(stage, DistributedDataParallel)
         with stage.no_sync() if waits else nullcontext():  # type: ignore[operator]
             with _autocast(options, workers.device):
-                result = stage(to_device(part, workers.device), generators[number * share : (number + 1) * share])
+                own = generators[number * share : (number + 1) * share]
+                result = stage(to_device(part, workers.device), own, state.step)
             loss = float(result.loss.detach())
             if not math.isfinite(loss):
                 raise _diverged(trainer, state, batch, f"the loss is {loss}")
@@ -179,7 +188,8 @@ def _step(trainer: Trainer, stage: nn.Module, state: _State, batch: PairBatch, t
             metrics[key] = metrics.get(key, 0.0) + value / len(parts)
     state.scaler.unscale_(state.optimiser)
     norm = float(nn.utils.clip_grad_norm_(state.parameters, options.clip or math.inf))
-    if not math.isfinite(norm) and options.precision != "fp16":  # fp16's scaler lowers its scale and goes on
+    overflowed = options.precision == "fp16" and state.scaler.get_scale() >= 1  # the scaler lowers its scale, goes on
+    if not math.isfinite(norm) and not overflowed:
         raise _diverged(trainer, state, batch, f"the gradient's norm is {norm} at loss {metrics['loss']:.4g}")
     state.scaler.step(state.optimiser)
     state.scaler.update()
@@ -195,12 +205,21 @@ def _validate(trainer: Trainer, state: _State) -> None:
             with torch.no_grad(), _autocast(trainer.options, trainer.workers.device):
                 state.validation = trainer.validate(model, state.step)
             value = trainer.better(state.validation)
+            state.waited += 1
             trainer.folder.log(state.step, state.validation, True, kind="validation")
             trainer.folder.save_weights(model, state.step, "last", state.validation)
-            if value > state.best:
-                state.best = value
+            if value > state.best or not state.validation:  # nothing to judge by: the last weights are the best known
+                state.best, state.waited = value, 0
                 trainer.folder.save_weights(model, state.step, "best", state.validation)
     trainer.stage.prepare()
+
+
+def _gave_up(state: _State, trainer: Trainer) -> bool:
+    """Whether validation has not got better for too long; only the main process validates, and tells the others."""
+    patience, workers = trainer.options.patience, trainer.workers
+    if patience is None:
+        return False
+    return _agree(float(state.waited), workers) >= patience
 
 
 def build_optimiser(parameters: list[nn.Parameter], options: LoopOptions) -> torch.optim.Optimizer:
@@ -255,11 +274,11 @@ def _autocast(options: LoopOptions, device: torch.device) -> Any:
     return torch.autocast(device.type, dtype) if dtype is not None else nullcontext()
 
 
-def _agree(seconds: float, workers: Workers) -> float:
-    """The longest time of all processes: clocks differ, but all must go on at one rate and stop at one step."""
+def _agree(value: float, workers: Workers) -> float:
+    """The largest value of all processes: clocks differ, but all must go on at one rate and stop at one step."""
     if workers.world_size == 1:
-        return seconds
-    longest = torch.tensor(seconds, device=workers.device)
+        return value
+    longest = torch.tensor(value, device=workers.device)
     dist.all_reduce(longest, dist.ReduceOp.MAX)
     return float(longest)
 

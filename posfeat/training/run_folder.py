@@ -85,18 +85,12 @@ class RunFolder:
             os.fsync(file.fileno())
         os.replace(part, self.path / STATE)
 
-    def load_state(self) -> dict[str, Any] | None:
+    def load_state(self, is_main: bool) -> dict[str, Any] | None:
         """The saved state, or None where the run had not got that far. Later lines of the log are dropped."""
         path = self.path / STATE
-        if not path.exists():
-            return None
-        try:
-            state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as error:
-            raise CheckpointError(
-                f"{path} cannot be read ({error}); delete it to start again".replace("\n", " ")
-            ) from error
-        self._drop_log_after(state["step"])
+        state = _read_state(path) if path.exists() else None
+        if is_main:
+            self._drop_log_after(0 if state is None else state["step"])
         return state
 
     def _drop_log_after(self, step: int) -> None:
@@ -106,6 +100,16 @@ class RunFolder:
                 line for line in log.read_text().splitlines() if line.endswith("}") and json.loads(line)["step"] <= step
             ]
             write_text(log, "".join(line + "\n" for line in lines))
+
+
+def _read_state(path: Path) -> dict[str, Any]:
+    try:
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise CheckpointError(
+            f"{path} cannot be read ({error}); delete it to start again".replace("\n", " ")
+        ) from error
+    return state
 
 
 def write_text(path: Path, text: str) -> None:

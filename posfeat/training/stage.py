@@ -25,8 +25,8 @@ class Stage(nn.Module):
     model: PoSFeat
 
     @abstractmethod
-    def forward(self, batch: PairBatch, generators: list[torch.Generator]) -> StageLoss:
-        """The loss of a batch; ``generators`` gives each pair its own random numbers."""
+    def forward(self, batch: PairBatch, generators: list[torch.Generator], step: int = 0) -> StageLoss:
+        """The loss of a batch; ``generators`` gives each pair its own random numbers, ``step`` counts from 0."""
 
     @abstractmethod
     def prepare(self) -> None:

@@ -14,6 +14,7 @@ from posfeat.cli import app
 from posfeat.networks.checkpoint import load, load_checkpoint, read_card
 from posfeat.training.distributed import Workers
 from posfeat.training.run import read_run_options, run_stage
+from posfeat.types import OptionsError
 from tests.training.conftest import CONFIGS
 
 QUICK = ("data.height=64", "data.width=96", "validation.pairs=4", "loop.steps=3", "loop.log_every=1")
@@ -92,3 +93,20 @@ def test_parts_of_a_batch_make_one_step(tiny, tmp_path):
     state = torch.load(tmp_path / "run" / "state.pt", weights_only=True)
     assert state["step"] == 3
     assert {entry["step"].item() for entry in state["optimiser"]["state"].values()} == {3}
+    with pytest.raises(OptionsError, match=r"loop\.accumulate=3 parts of a batch of 4"):
+        run_stage("description", tiny(*QUICK, "loop.accumulate=3", "loop.batch_size=4"), tmp_path / "no", Workers())
+
+
+def test_without_anything_to_judge_by_the_last_weights_are_the_best(tiny, tmp_path):
+    options = tiny(*QUICK, "data.held_out=0.0", "loop.validate_every=1")
+    assert run_stage("description", options, tmp_path / "run", Workers()) == {}
+    last, best = (load_checkpoint(tmp_path / "run" / f"{name}.safetensors").state_dict() for name in ("last", "best"))
+    assert all(torch.equal(value, best[key]) for key, value in last.items())
+
+
+def test_what_was_logged_before_the_first_save_is_dropped_on_resuming(tiny, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "metrics.jsonl").write_text('{"step": 1, "kind": "training"}\n{"step": 2, "ki')
+    run_stage("description", tiny(*QUICK), tmp_path / "run", Workers(), resume=True)
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if line["kind"] == "training"] == [1, 2, 3]
