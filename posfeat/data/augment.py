@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import cv2
 import numpy as np
@@ -11,11 +12,16 @@ from posfeat.data.pair_sample import Pixels
 from posfeat.options import check_options, described
 from posfeat.types import Array, Array32
 
+_JITTERED_HUE = 0.4  # largest turn of the hue in the paper's training, of the whole circle
+
 
 @dataclass(frozen=True)
 class PhotometricOptions:
     """How strongly, and how often, the look of an image changes. Shares are of images; strength scales every change."""
 
+    kind: Literal["varied", "colour_jitter"] = described(
+        "varied", "all that follows, or the paper's random brightness, contrast, saturation and hue alone"
+    )
     strength: float = described(1.0, "scales every change; 0 changes nothing", low=0)
     tone_share: float = described(0.9, "gamma, contrast and brightness", low=0, high=1)
     harsh_tone_share: float = described(0.15, "night, glare and backlight: strong tone curves", low=0, high=1)
@@ -41,6 +47,8 @@ def photometric(
     strength = options.strength
     if strength == 0:
         return image
+    if options.kind == "colour_jitter":
+        return colour_jitter(image, rng, strength)
     if rng.random() < options.occlusion_share:
         image = _occluded(image, rng, other, strength)
     if rng.random() < options.shade_share:
@@ -53,6 +61,35 @@ def photometric(
     if rng.random() < options.jpeg_share:
         image = _compressed(image, rng, strength)
     return image
+
+
+def colour_jitter(image: Pixels, rng: np.random.Generator, strength: float) -> Pixels:
+    """What the paper's training does to colours: four changes in random order, each from none to all or twice as much."""
+    factors = rng.uniform(max(0.0, 1 - strength), 1 + strength, 3).astype(np.float32)
+    turn = float(rng.uniform(-1, 1)) * min(0.5, _JITTERED_HUE * strength)
+    changed = image.astype(np.float32)
+    for change in rng.permutation(4):
+        if change == 0:
+            changed = changed * factors[0]
+        elif change == 1:
+            changed = factors[1] * changed + (1 - factors[1]) * _luminance(changed).mean()
+        elif change == 2:
+            changed = factors[2] * changed + (1 - factors[2]) * _luminance(changed)
+        else:
+            changed = _hue_turned(changed, turn)
+        changed = changed.clip(0, 255)
+    return np.asarray(changed + 0.5, dtype=np.uint8)
+
+
+def _luminance(image: Array32) -> Array32:
+    return image @ np.array([[0.299], [0.587], [0.114]], dtype=np.float32)
+
+
+def _hue_turned(image: Array32, turn: float) -> Array32:
+    """Hues moved along the colour circle by this share of it; saturation and value stay."""
+    hsv = cv2.cvtColor(image / 255, cv2.COLOR_RGB2HSV)
+    hsv[..., 0] = (hsv[..., 0] + 360 * turn) % 360
+    return np.asarray(255 * cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB), dtype=np.float32)
 
 
 def _toned_and_coloured(image: Pixels, rng: np.random.Generator, options: PhotometricOptions) -> Pixels:

@@ -59,6 +59,20 @@ def test_no_change_moves_content() -> None:
     assert np.abs(shifts).max() < 0.3
 
 
+def test_the_papers_colour_jitter() -> None:
+    options = PhotometricOptions(kind="colour_jitter")
+    jittered = [photometric(photo(), np.random.default_rng(seed), options) for seed in range(300)]
+    means = np.array([image.mean() for image in jittered])
+    assert means.min() < 20  # brightness goes down to nothing, and up to twice as much
+    assert means.max() > 200
+    grey = np.repeat(photo()[..., :1], 3, axis=2)
+    for seed in range(20):  # neither saturation nor hue gives colour to what has none
+        changed = photometric(grey, np.random.default_rng(seed), options).astype(int)
+        assert np.ptp(changed, axis=2).max() <= 1
+    barely = photometric(photo(), np.random.default_rng(0), PhotometricOptions(kind="colour_jitter", strength=1e-6))
+    assert np.abs(barely.astype(int) - photo()).max() <= 1
+
+
 def test_something_is_always_left_to_see() -> None:
     contrasts = [photometric(photo(), np.random.default_rng(seed)).std() for seed in range(200)]
     assert np.quantile(contrasts, 0.02) > 8

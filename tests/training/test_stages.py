@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from posfeat.networks.checkpoint import load_checkpoint
+from posfeat.training.description_stage import DescriptionOptions, contrast_weight
 from posfeat.training.distributed import Workers
+from posfeat.training.loop import learning_rate
 from posfeat.training.run import build_stage, read_run_options, run_stage
 from posfeat.types import DataError, OptionsError
 from tests.training.conftest import CONFIGS
@@ -20,6 +22,42 @@ QUICK = ("data.height=64", "data.width=96", "validation.pairs=4", "loop.steps=2"
 def test_every_configuration_is_readable(config):
     options = read_run_options(config, [])
     assert options.loop.steps > 0
+
+
+def test_the_papers_schedules_and_its_public_codes():
+    paper, code = (
+        [read_run_options(CONFIGS / f"{name}_{stage}.yaml", []) for stage in ("description", "detection")]
+        for name in ("paper", "public_code")
+    )
+    for options in (*paper, *code):
+        assert (options.data.height, options.data.width) == (480, 640)
+        assert options.data.look.kind == "colour_jitter"
+        assert options.data.geometry.strength == 0
+        assert options.data.pairs.max_rotation_deg == 80
+        assert options.data.pairs.max_pairs_per_scene == 5000
+        assert options.description.contrast_weight == options.detection.expected.weight == 0
+        assert options.loop.weight_decay == 0
+    for options, steps in zip(paper, (100_000, 5_000), strict=True):
+        assert (options.loop.steps, options.loop.batch_size, options.loop.optimiser) == (steps, 6, "sgd")
+        assert {learning_rate(step, options.loop) for step in (0, steps // 2, steps - 1)} == {1e-3}
+        assert options.loop.momentum > 0
+        assert options.detection.policy.normalise
+        assert options.detection.policy.truncation == 0.9
+        assert options.description.search.noise == "paper"
+    for options, rate, last in zip(code, (1e-4, 1e-3), (10_000, 1_000), strict=True):
+        before = options.loop.steps - last
+        rates = [learning_rate(step, options.loop) for step in (0, before - 1, before, options.loop.steps - 1)]
+        assert rates == pytest.approx([rate, rate, rate / 10, rate / 10])
+    assert [options.loop.batch_size for options in code] == [8, 6]
+    assert code[0].description.search.noise == "symmetric"
+    assert not code[1].detection.policy.normalise
+    assert code[1].detection.policy.truncation == 0
+
+
+def test_the_line_contrast_fades():
+    options = DescriptionOptions(contrast_weight=2.0, contrast_steps=100)
+    assert [contrast_weight(step, options) for step in (0, 50, 100, 1000)] == [2.0, 1.0, 0.0, 0.0]
+    assert contrast_weight(1000, DescriptionOptions(contrast_weight=2.0)) == 2.0
 
 
 def test_a_misspelt_option_names_the_nearest():
