@@ -21,8 +21,15 @@ def stereo_errors_px(pair: StereoPair, left_xy: Array32, right_xy: Array32) -> A
 
 def rendered_errors_px(scene: Scene, camera0: PosedCamera, camera1: PosedCamera, xy0: Array32, xy1: Array32) -> Array:
     """Distances (M,) of matched positions in view 1 from where it has what view 0 shows."""
+    return np.asarray(np.linalg.norm(rendered_residuals_px(scene, camera0, camera1, xy0, xy1), axis=-1))
+
+
+def rendered_residuals_px(
+    scene: Scene, camera0: PosedCamera, camera1: PosedCamera, xy0: Array32, xy1: Array32
+) -> Array:
+    """To matched positions (M, 2) in view 1 from where it has what view 0 shows."""
     if not len(xy0):
-        return np.zeros(0)
+        return np.zeros((0, 2))
     x, y = xy0.astype(np.float64).T
     points = first_hit(scene, camera0.centre, camera0.rays(x, y))
-    return np.asarray(np.linalg.norm(camera1.project(points) - xy1, axis=-1))
+    return np.asarray(xy1 - camera1.project(points))

@@ -1,4 +1,4 @@
-"""The shipped weights: trained, good on a real stereo pair, and with scores that tell keypoints apart."""
+"""The shipped weights: trained, good on a real stereo pair, exact in position, with scores that tell keypoints apart."""
 
 from __future__ import annotations
 
@@ -7,14 +7,22 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from posfeat.data.images import read_image
+from posfeat.data.images import RGB, read_image, resize_image
+from posfeat.data.relief_scene import render
+from posfeat.demo.gallery import HEIGHT, WIDTH, gallery_cameras, gallery_scene
 from posfeat.demo.sample_photos import StereoPair, motorcycle_pair
-from posfeat.demo.truth import stereo_errors_px
+from posfeat.demo.truth import rendered_residuals_px, stereo_errors_px
+from posfeat.geometry.pixels import rescale_pixels
 from posfeat.matching import match
 from posfeat.networks.checkpoint import DEFAULT_WEIGHTS, load, read_card
+from posfeat.networks.extraction import ExtractionOptions
+from posfeat.networks.keypoint_selection import SelectionOptions
 from posfeat.networks.posfeat import PoSFeat
 from posfeat.types import Features
+
+EXACT = ExtractionOptions(SelectionOptions(max_keypoints=1000), precision="fp32")
 
 
 @pytest.fixture(scope="module")
@@ -74,3 +82,53 @@ def test_a_grey_and_a_colour_photo_are_alike(model: PoSFeat, pair: StereoPair) -
     grey = np.repeat(colour.mean(axis=2, keepdims=True).round().astype(np.uint8), 3, axis=2)
     indices = match(model.extract(colour, 1000), model.extract(grey, 1000)).indices
     assert len(indices) > 600
+
+
+@pytest.fixture(scope="module")
+def photo(pair: StereoPair) -> RGB:
+    return read_image(pair.left)[:480, :640]
+
+
+def residuals(found: Features, expected: Tensor, margin: int = 64) -> Tensor:
+    """From expected positions well inside the image to the keypoints found there; nearly all have to be there."""
+    inside = ((expected > margin) & (expected < torch.tensor(found.image_size) - margin)).all(1)
+    difference = found.keypoints.double() - expected[inside].double()[:, None]
+    nearest = difference.norm(dim=2).argmin(1)
+    there = difference[torch.arange(len(nearest)), nearest]
+    same = there.norm(dim=1) < 1
+    assert float(same.double().mean()) > 0.95
+    return there[same]
+
+
+def test_keypoints_stay_where_they_are_when_the_frame_changes(model: PoSFeat, photo: RGB) -> None:
+    whole = model.extract(photo, options=EXACT)
+    moved = model.extract(np.ascontiguousarray(photo[32:, 16:]), options=EXACT)
+    assert float(residuals(moved, whole.keypoints - torch.tensor([16, 32])).norm(dim=1).mean()) < 0.02
+    padded = model.extract(np.pad(photo, ((0, 37), (0, 51), (0, 0)), mode="edge"), options=EXACT)
+    inner = whole.keypoints[(whole.keypoints < torch.tensor([640 - 64, 480 - 64])).all(1)]
+    assert float(residuals(padded, inner).norm(dim=1).mean()) < 0.02
+    tiles = ExtractionOptions(EXACT.selection, precision="fp32", tile_pixels=400**2)
+    assert float(residuals(model.extract(photo, options=tiles), whole.keypoints, 0).norm(dim=1).mean()) < 0.001
+
+
+@pytest.mark.parametrize("scale", [0.5, 1.5])
+def test_rescaling_moves_keypoints_without_bias(model: PoSFeat, photo: RGB, scale: float) -> None:
+    resized = resize_image(photo, round(640 * scale), round(480 * scale))
+    whole, other = (model.extract(image, 2048) for image in (photo, resized))
+    i, j = match(whole, other).indices.T
+    difference = rescale_pixels(other.keypoints[j], 1 / scale, 1 / scale) - whole.keypoints[i]
+    right = difference.norm(dim=1) < 3
+    assert int(right.sum()) > 300
+    # with another pixel convention it would be |1 / scale - 1| / 2
+    assert float(difference[right].median(dim=0).values.abs().max()) < 0.1 / min(scale, 1)
+
+
+def test_a_rendered_scene_shows_no_half_pixel_bias(model: PoSFeat) -> None:
+    scene, (camera0, camera1) = gallery_scene(), gallery_cameras()[5:7]
+    views = [model.extract(render(scene, camera, HEIGHT, WIDTH), 2048) for camera in (camera0, camera1)]
+    i, j = match(*views).indices.T
+    residual = rendered_residuals_px(
+        scene, camera0, camera1, views[0].keypoints[i].numpy(), views[1].keypoints[j].numpy()
+    )
+    assert len(residual) > 1000
+    assert np.abs(np.median(residual, axis=0)).max() < 0.05
