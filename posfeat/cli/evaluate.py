@@ -45,14 +45,22 @@ Examples:
   posfeat evaluate aachen aachen --version v1.1
   posfeat evaluate ablation configs/plans/ablation.yaml --photos photos/ --sequences oxford_affine -o runs/ablation
 """
+
+
+def _examples(verb: str) -> str:
+    """Those of one benchmark, for its own --help."""
+    lines = [line for line in EXAMPLES.splitlines() if f"posfeat evaluate {verb} " in line]
+    return "\n".join(["\b", "Examples:", *lines])
+
+
 app = typer.Typer(help="Measure features on the paper's benchmarks, beside other people's features.", epilog=EXAMPLES)
-app.command("ablation")(evaluate_ablation.ablation)
-app.command("eth")(evaluate_models.eth)
+app.command("ablation", epilog=_examples("ablation"))(evaluate_ablation.ablation)
+app.command("eth", epilog=_examples("eth"))(evaluate_models.eth)
 app.command("reconstruction")(evaluate_reconstruction.reconstruction)
 app.command("localization")(evaluate_localization.localization)
-app.command("aachen")(evaluate_models.aachen)
-app.command("rotation")(evaluate_photos.rotation)
-app.command("repeatability")(evaluate_photos.repeatability)
+app.command("aachen", epilog=_examples("aachen"))(evaluate_models.aachen)
+app.command("rotation", epilog=_examples("rotation"))(evaluate_photos.rotation)
+app.command("repeatability", epilog=_examples("repeatability"))(evaluate_photos.repeatability)
 
 
 @app.callback(invoke_without_command=True)
@@ -66,7 +74,7 @@ def _evaluate(
         print(context.get_help())
 
 
-@app.command("hpatches")
+@app.command("hpatches", epilog=_examples("hpatches"))
 def hpatches(
     root: Annotated[Path, typer.Argument(help="Folder of HPatches' or of the Oxford affine sequences.")],
     more: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
@@ -95,7 +103,7 @@ def hpatches(
     print(f"report: {output / 'report.html'}")
 
 
-@app.command("pose")
+@app.command("pose", epilog=_examples("pose"))
 def pose(
     root: Annotated[Path, typer.Argument(help="Folder of posed photos: a COLMAP model, .camera files, a pair list's.")],
     more: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
