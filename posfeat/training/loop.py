@@ -184,7 +184,7 @@ def _step(trainer: Trainer, stage: nn.Module, state: _State, batch: PairBatch, t
             if not math.isfinite(loss):
                 raise _diverged(trainer, state, batch, f"the loss is {loss}")
             state.scaler.scale(result.loss / len(parts)).backward()
-        for key, value in (result.metrics | {"loss": loss}).items():
+        for key, value in ({"loss": loss} | result.metrics).items():
             metrics[key] = metrics.get(key, 0.0) + value / len(parts)
     state.scaler.unscale_(state.optimiser)
     norm = float(nn.utils.clip_grad_norm_(state.parameters, options.clip or math.inf))
