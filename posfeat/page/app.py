@@ -55,7 +55,8 @@ def build_app(services: Services, access: Access) -> Guard:
         title="PoSFeat",
         version=__version__,
         description="Keypoints, matches, maps and poses of photos. Positions are (x, y) in the photo's own pixels; the "
-        "centre of the top-left pixel is (0, 0) and an EXIF orientation is ignored.",
+        "centre of the top-left pixel is (0, 0) and an EXIF orientation is ignored. A server that other machines can "
+        "reach asks for the header Authorization: Bearer TOKEN. Busy servers answer 503 or 429 with Retry-After.",
         openapi_url="/api/openapi.json",
         docs_url=None,
         redoc_url=None,

@@ -172,15 +172,12 @@ class MatchRoutes:
 
         def job() -> bytes:
             matched = pairs.match_pair(features0, features1, query)
+            photos, references = self._all.photos, (query.photo0, query.photo1)
             if query.format == "png":
-                return pairs.export_picture(
-                    matched, *(self._all.photos.pixels(p) for p in (query.photo0, query.photo1))
-                )
-            return (
-                pairs.export_csv(matched)
-                if query.format == "csv"
-                else pairs.export_json(matched, (query.photo0, query.photo1))
-            )
+                return pairs.export_picture(matched, *map(photos.pixels, references))
+            if query.format == "csv":
+                return pairs.export_csv(matched)
+            return pairs.export_json(matched, [photos.name(reference) for reference in references])
 
         content = await self._in(self._all.matching, request, job)
         named = {"Content-Disposition": f'attachment; filename="matches.{query.format}"'}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,7 +89,7 @@ def rounded(values: npt.NDArray[np.float32], decimals: int) -> Any:
     return np.round(values.astype(np.float64), decimals).tolist()
 
 
-def export_json(pair: MatchedPair, names: tuple[str, str]) -> bytes:
+def export_json(pair: MatchedPair, names: Sequence[str]) -> bytes:
     """Matches for other programs, as ``posfeat match --json`` prints them."""
     photos = zip(names, (pair.features0, pair.features1), strict=True)
     value = {

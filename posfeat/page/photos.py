@@ -63,6 +63,11 @@ class Photos:
         except ImageError as error:  # clients know the roots' names, not where they lie
             raise ImageError(str(error).replace(shown(path), shown(path.name))) from None
 
+    def name(self, reference: str) -> str:
+        """What people call a photo: its file's name as it was sent, or where it lies in the roots."""
+        photo = self._sent.get(reference)
+        return reference if photo is None else photo.name
+
     def preview(self, reference: str, longest_px: int) -> tuple[bytes, int, int]:
         """The photo as a JPEG no larger than this, and its own width and height."""
         rgb = self.pixels(reference)

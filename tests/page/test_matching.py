@@ -133,6 +133,7 @@ def test_exports_agree(server: Client, sent: dict[str, str]) -> None:
     assert rows[0] == ["x0", "y0", "x1", "y1", "score", "verified"]
     assert [[float(v) for v in row[:5]] for row in rows[1:]] == as_json.json["matches"]
     assert [row[5] == "1" for row in rows[1:]] == as_json.json["verified"]
+    assert [image["path"] for image in as_json.json["images"]] == ["image.png", "image.png"], "as they were sent"
     assert as_csv.headers["content-disposition"] == 'attachment; filename="matches.csv"'
     assert decode_image(as_png.body, "matches").shape[1] > 2 * 480
 

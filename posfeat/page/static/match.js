@@ -165,9 +165,7 @@ function listenToPhotos() {
     const input = box.querySelector("input");
     input.addEventListener("change", () => { takeFiles(side, input.files); input.value = ""; });
     input.multiple = true;
-    const { canvas } = panes[side], empty = () => !state.photos[side];
-    canvas.addEventListener("click", () => { if (empty()) input.click(); });
-    canvas.addEventListener("keydown", (event) => { if (empty() && (event.key === "Enter" || event.key === " ")) { event.preventDefault(); input.click(); } });
+    panes[side].canvas.addEventListener("click", () => { if (!state.photos[side]) input.click(); });
     box.querySelector(".from-server").addEventListener("click", async () => {
       const path = await chooseFromServer(`${side ? "Second" : "First"} photo`, "photo");
       if (!path) return;
@@ -238,7 +236,8 @@ function update() {
 
 async function round() {
   const start = performance.now();
-  for (const method of shownMethods()) {
+  for (const method of shownMethods()) { // the one that is shown comes first
+    if (again && method !== state.settings.method) return; // a slider moved on: it goes before the comparison
     await learnFeatures(method, 0);
     await learnFeatures(method, 1);
     if (method === state.settings.method) draw();
@@ -288,9 +287,9 @@ function linesSoon() {
 
 function showComparison() {
   $("comparison").hidden = !(state.photos[0] && state.photos[1]);
-  fillComparison($("rows"), methods, results, state.settings.method, {
+  fillComparison($("rows"), methods, results, { shown: state.settings.method, compared: state.compared }, {
     onShow: (name) => { state.compared.add(state.settings.method); showMethod(name); },
-    onCompare: (name) => { state.compared.add(name); remember(); update(); },
+    onCompare: (name) => { state.compared.add(name); remember(); showComparison(); update(); },
   });
 }
 

@@ -2,11 +2,11 @@
 
 import { element } from "/static/common.js";
 
-export function fillComparison(rows, methods, results, shown, { onShow, onCompare }) {
+export function fillComparison(rows, methods, results, { shown, compared }, { onShow, onCompare }) {
   const focused = document.activeElement.closest("#rows tr")?.dataset.method;
   rows.replaceChildren(...methods.map(({ name, title }) => {
     const radio = element("input", { type: "radio", name: "shown", checked: name === shown, onchange: () => onShow(name) });
-    const cells = results.has(name) ? numbers(results.get(name)) : [compare(title, () => { radio.focus(); onCompare(name); })];
+    const cells = results.has(name) ? numbers(results.get(name)) : compared.has(name) || name === shown ? [working()] : [compare(title, () => { radio.focus(); onCompare(name); })];
     return element("tr", { dataset: { method: name } }, element("td", {}, element("label", {}, radio, title)), ...cells);
   }));
   // the keyboard keeps its place
@@ -19,8 +19,8 @@ function numbers({ num_keypoints, matches, geometry }) {
   return [keypoints, matches.length, geometry.num_inliers, share].map((text) => element("td", { textContent: text.toLocaleString("en") }));
 }
 
-function compare(title, act) {
-  const button = element("button", { type: "button", className: "small", textContent: "Compare", ariaLabel: `Compare ${title}` });
-  button.onclick = () => { act(); button.disabled = true; };
-  return element("td", { colSpan: 4 }, button);
+const working = () => element("td", { colSpan: 4 }, element("span", { className: "busy" }), "matching");
+
+function compare(title, onclick) {
+  return element("td", { colSpan: 4 }, element("button", { type: "button", className: "small", textContent: "Compare", ariaLabel: `Compare ${title}`, onclick }));
 }
