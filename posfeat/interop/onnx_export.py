@@ -23,7 +23,7 @@ from posfeat.networks.checkpoint import weights_digest
 from posfeat.networks.keypoint_selection import SelectionOptions
 from posfeat.networks.posfeat import PoSFeat
 from posfeat.options import options_from_mapping
-from posfeat.types import CheckpointError, MissingExtraError, OptionsError
+from posfeat.types import CheckpointError, MissingExtraError, OptionsError, PosfeatError
 
 GraphPrecision = Literal["fp32", "fp16"]
 OPSET = 17
@@ -52,8 +52,14 @@ def export_onnx(
     """Write a model as one ONNX file; the file is either the old one or the whole new one."""
     content = onnx_bytes(model, selection or SelectionOptions(), precision)
     part = path.with_name(path.name + ".part")
-    part.write_bytes(content)
-    os.replace(part, path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_bytes(content)
+        os.replace(part, path)
+    except OSError as error:
+        if part.is_file():
+            part.unlink()
+        raise PosfeatError(f"cannot write {shown(path)}: {error.strerror}; choose another place") from None
 
 
 def onnx_bytes(model: PoSFeat, selection: SelectionOptions, precision: GraphPrecision = "fp32") -> bytes:

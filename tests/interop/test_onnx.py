@@ -19,7 +19,7 @@ from posfeat.networks.detection import PaperDetectionOptions
 from posfeat.networks.extraction import ExtractionOptions
 from posfeat.networks.keypoint_selection import SelectionOptions
 from posfeat.networks.posfeat import ModelOptions, PoSFeat, build_model
-from posfeat.types import CheckpointError, Features, OptionsError
+from posfeat.types import CheckpointError, Features, OptionsError, PosfeatError
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -188,6 +188,10 @@ def test_the_file_says_what_it_is(model: PoSFeat, tmp_path: Path) -> None:
     assert header.weights == weights_digest(model)
     assert header.selection == SelectionOptions()
     assert [child.name for child in tmp_path.iterdir()] == ["model.onnx"]
+    export_onnx(model, tmp_path / "new folder" / "model.onnx")
+    with pytest.raises(PosfeatError, match=r"cannot write .*new folder: .*; choose another place"):
+        export_onnx(model, tmp_path / "new folder")
+    assert sorted(child.name for child in tmp_path.iterdir()) == ["model.onnx", "new folder"]
     options = ExtractionOptions(SelectionOptions(nms_size=7))
     with pytest.raises(OptionsError, match=r"exported with selection.nms_size=3, not 7; export it again with --set"):
         EngineExtractor.of_file(path, "onnx", options)
