@@ -7,6 +7,7 @@ and ``to_colmap_camera``, taken away from whatever comes back by ``from_colmap_p
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from posfeat.types import Array, Camera, DataError, MissingExtraError, Reconstru
 OLDEST_VERSION = 4  # the first with rigs and frames in databases and models as they are read and written here
 
 Model = Any  # pycolmap.Reconstruction
+_PLY_BYTES_A_POINT = 15  # three floats and three bytes
 
 
 def load_pycolmap() -> Any:
@@ -104,7 +106,9 @@ def read_model(folder: Path) -> Model:
         raise DataError(f"there is no model folder {folder}; check the name")
     require_whole(folder)
     try:
-        return pycolmap.Reconstruction(folder)
+        model = pycolmap.Reconstruction(folder)
+        model.compute_num_observations()  # fails where a cut file lacks images that another one names
+        return model
     except (ValueError, RuntimeError, OSError, LookupError) as error:
         reason = " ".join(str(error).split())
         raise DataError(f"{folder} is not a COLMAP model, or is damaged: {reason}") from None
@@ -117,6 +121,17 @@ def write_model(model: Model, folder: Path, text: bool = False) -> None:
     except OSError as error:
         raise ReconstructionError(f"cannot write the model to {folder}: {error.strerror}") from None
     (model.write_text if text else model.write_binary)(folder)
+    # a full disk cuts COLMAP's files off without a word
+    try:
+        whole = _counts(read_model(folder)) == _counts(model)
+    except DataError:
+        whole = False
+    if not whole:
+        raise ReconstructionError(f"the model in {folder} is cut off; is the disk full? make room, and write it again")
+
+
+def _counts(model: Model) -> tuple[int, int, int]:
+    return int(model.num_reg_images()), int(model.num_points3D()), int(model.compute_num_observations())
 
 
 def registered_images(model: Model) -> list[Any]:
@@ -199,7 +214,14 @@ def write_ply(model: Model, path: Path, rotation: Array | None = None) -> None:
         pycolmap = load_pycolmap()
         model = copy.deepcopy(model)
         model.transform(pycolmap.Sim3d(1.0, pycolmap.Rotation3d(rotation), np.zeros(3)))
-    model.export_PLY(path)
+    part = path.with_name(path.name + ".part")
+    try:
+        model.export_PLY(part)
+        if part.stat().st_size < _PLY_BYTES_A_POINT * model.num_points3D():  # COLMAP does not look
+            raise ReconstructionError(f"{path} cannot be written whole; is the disk full? make room")
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def with_cameras(model: Model, cameras: Mapping[int, Camera]) -> Model:

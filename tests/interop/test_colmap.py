@@ -26,6 +26,7 @@ from posfeat.interop.colmap import (
     views_of_model,
     with_cameras,
     write_model,
+    write_ply,
 )
 from posfeat.interop.colmap_database import ColmapDatabase
 from posfeat.interop.colmap_mapping import MappingOptions, VerificationOptions, map_database, verify_database
@@ -207,6 +208,34 @@ def test_models_on_disk(tmp_path: Path) -> None:
         with pytest.raises(DataError) as caught:
             read_model(broken)
         assert "\n" not in str(caught.value)
+
+
+def test_a_model_that_is_cut_off_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """COLMAP itself writes on without a word when the disk is full."""
+    scene = write_scene(tmp_path, [pose(angle) for angle in (-15, 0, 15)])
+    fill_database(tmp_path / "d.db", scene.features)
+    verify_database(tmp_path / "d.db", VerificationOptions(threads=1))
+    (model,) = map_database(tmp_path / "d.db", scene.photos, tmp_path / "out", MappingOptions(threads=1))
+    real = {"bin": pycolmap.Reconstruction.write_binary, "txt": pycolmap.Reconstruction.write_text}
+    for name in ("images.bin", "points3D.bin", "images.txt", "points3D.txt"):
+        ending = name[-3:]
+        method = "write_text" if ending == "txt" else "write_binary"
+        for kept in (0.0, 0.5):
+
+            def write(self: object, folder: Path, name: str = name, kept: float = kept) -> None:
+                real[name[-3:]](self, folder)
+                content = (folder / name).read_bytes()
+                (folder / name).write_bytes(content[: int(kept * len(content))])
+
+            with monkeypatch.context() as patched:
+                patched.setattr(pycolmap.Reconstruction, method, write)
+                with pytest.raises(ReconstructionError, match=r"cut off; is the disk full\?"):
+                    write_model(model, tmp_path / f"{name} {kept}", text=ending == "txt")
+    with monkeypatch.context() as patched:
+        patched.setattr(pycolmap.Reconstruction, "export_PLY", lambda self, path: path.write_bytes(b"ply"))
+        with pytest.raises(ReconstructionError, match="cannot be written whole"):
+            write_ply(model, tmp_path / "p.ply")
+    assert not list(tmp_path.glob("p.ply*"))
 
 
 def test_other_cameras_see_the_same(tmp_path: Path) -> None:
