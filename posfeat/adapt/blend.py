@@ -1,4 +1,4 @@
-"""Between the start weights and the tuned ones: the mixture that validation likes best.
+"""Between the start weights and the tuned ones: the mixture that validation likes best, of those that forget little.
 
 Tuning by small steps leaves weights in one valley with the start, so that any mixture works; a part of the way often keeps
 most of the gain and forgets less. The start itself is among the choices: where nothing beats it, nothing is better.
@@ -7,6 +7,7 @@ most of the gain and forgets less. The start itself is among the choices: where 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -32,12 +33,21 @@ def blended(start: Path, tuned: Path, share: float, device: torch.device) -> PoS
     return model.eval()
 
 
+@dataclass(frozen=True)
+class Mixture:
+    """How one mixture does."""
+
+    gain: float  # on validation photos, over the start
+    kept: float  # of the start's score on generic pictures: 1 where nothing is forgotten
+
+
 def choose_share(
-    score_of: Callable[[float], float], shares: Sequence[float] = SHARES
-) -> tuple[float, dict[float, float]]:
-    """The smallest share of nearly the best gain, and every share's score; 0 where nothing beats the start."""
-    scores = {share: score_of(share) for share in shares}
-    best = max(scores.values()) - scores[0.0]
+    mixture_of: Callable[[float], Mixture], most_forgotten: float, shares: Sequence[float] = SHARES
+) -> tuple[float, dict[float, Mixture]]:
+    """The smallest share of nearly the best gain that forgets no more, and all mixtures; 0 where none beats the start."""
+    mixtures = {share: mixture_of(share) for share in shares}
+    gains = {share: one.gain for share, one in mixtures.items() if one.kept >= 1 - most_forgotten}
+    best = max(gains.values(), default=0.0)
     if best <= 0:
-        return 0.0, scores
-    return min(share for share, score in scores.items() if score - scores[0.0] >= LEAST_GAIN * best), scores
+        return 0.0, mixtures
+    return min(share for share, gain in gains.items() if gain >= LEAST_GAIN * best), mixtures

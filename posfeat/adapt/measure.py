@@ -1,7 +1,7 @@
 """How good weights are on one's own photos: matches against known poses, poses from matches, and points found again.
 
-Precision is the share of matches whose two points lie within 3 px of each other's epipolar line, and right matches their
-number (with the number of keypoints fixed, the more the better the recall). Whether a keypoint is found again needs the true
+Precision is the share of matches whose two points lie within 3 px of each other's epipolar line, right matches are their
+number, and recall is their share of the keypoints that a photo may have. Whether a keypoint is found again needs the true
 place of each pixel, which rendered views of the same photos give.
 """
 
@@ -29,6 +29,7 @@ from posfeat.training.validation import ValidationOptions, validate
 from posfeat.types import Camera, Features, Pair, PairBatch, View
 
 RIGHT_PX = 3.0
+_RENDERED_KEYPOINTS = 512  # of views of a few hundred pixels
 _SEED = 7
 
 Progress = Callable[[int, int], None]
@@ -54,6 +55,7 @@ class Numbers:
     precision_1px: float
     precision_3px: float
     right_matches: float  # within 3 px, a pair
+    recall_3px: float  # of the keypoints that a photo may have, the share that is matched rightly
     auc: tuple[float, ...] | None  # of poses, below 5, 10 and 20 degrees; None without PoseLib
     repeatability: float
     registered: int | None = None  # photos in a model of these photos alone
@@ -84,18 +86,16 @@ def measure(
     """All numbers but registered photos; without ``poses``, which take longest, those of matches only."""
     poses = poses and has_poselib()
     scores = score_pairs(model, pairs, options.keypoints, poses, progress)
-    model.eval()
-    with torch.no_grad():
-        found = validate(
-            model, rendered, [], ValidationOptions(keypoints=min(512, options.keypoints), pictures=0), True
-        )
+    found = _of_rendered(model, rendered, min(_RENDERED_KEYPOINTS, options.keypoints))
+    right = float(np.mean([right_matches(score) for score in scores]))
     errors = torch.tensor([score.error_deg for score in scores], dtype=torch.float64)
     return Measured(
         Numbers(
             pairs=len(scores),
             precision_1px=float(np.mean([precision(score, 1.0) for score in scores])),
             precision_3px=float(np.mean([precision(score) for score in scores])),
-            right_matches=float(np.mean([right_matches(score) for score in scores])),
+            right_matches=right,
+            recall_3px=right / options.keypoints,
             auc=tuple(recall_auc(errors, POSE_THRESHOLDS_DEG)) if poses else None,
             repeatability=found.get("repeatability", float("nan")),
         ),
@@ -126,6 +126,17 @@ def rendered_pairs(photos: Sequence[Path], count: int, height: int, width: int) 
     source = PhotoSource(list(photos), known, PhotometricOptions(strength=0.5))
     batch = min(8, count)
     return list(PairLoader([source], None, batch, height, width, _SEED, num_steps=max(1, count // batch)))
+
+
+def rendered_mma(model: PoSFeat, rendered: Sequence[PairBatch]) -> float:
+    """MMAscore on rendered pairs."""
+    return _of_rendered(model, rendered, _RENDERED_KEYPOINTS).get("mma", 0.0)
+
+
+def _of_rendered(model: PoSFeat, rendered: Sequence[PairBatch], keypoints: int) -> dict[str, float]:
+    model.eval()
+    with torch.no_grad():
+        return validate(model, rendered, [], ValidationOptions(keypoints=keypoints, pictures=0), True)
 
 
 def precision(score: PoseScore, limit_px: float = RIGHT_PX) -> float:

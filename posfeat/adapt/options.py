@@ -11,6 +11,7 @@ from posfeat.adapt.source import PairMethod
 from posfeat.data.check import CheckOptions
 from posfeat.data.pairs import PairOptions
 from posfeat.options import check_options, described, nested
+from posfeat.pipeline.choose_cameras import Sharing
 
 _QUICK_CHECK = CheckOptions(max_keypoints=1000, longest_px=640, max_pairs_per_scene=1000)
 
@@ -31,6 +32,9 @@ class AdaptOptions:
     longest_px: int = described(1024, "photos are shrunk to this", low=64)
     keypoints: int = described(2048, "keypoints of a photo where a folder is reconstructed", low=64)
     match_pairs: PairMethod = described("auto", "which photos of a folder are matched; sequential for video frames")
+    share_camera: Sharing = described(
+        "auto", "which photos of a folder have one camera: auto (by EXIF, else each its own), single, folder, image"
+    )
     trust_poses: bool = described(False, "do not verify poses by matching")
     count_registered: bool = described(True, "reconstruct the held-out photos before and after (needs pycolmap)")
     pairs: PairOptions = nested(PairOptions, "which pairs are usable")

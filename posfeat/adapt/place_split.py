@@ -2,19 +2,22 @@
 
 Photos are put in an order along which what they show changes slowly (the Fiedler order of the graph of common content,
 one connected part after the other). The report's photos are the first stretch of it, the choosing's the next, and
-training's the rest; photos that share content with an earlier stretch are left out. Where too little is left, all photos
-show one place: then the stretches are kept without gaps, and ``by_place`` is False.
+training's the rest; photos that share content with an earlier stretch are left out. Where too little is left, the first two
+are made shorter. Where that does not help, all photos show one place: then the stretches have no gaps, and ``by_place`` is
+False.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from posfeat.options import check_options, described
 from posfeat.types import Array, Pair
+
+_SHORTER = (1.0, 0.75, 0.5)
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,7 @@ class SplitOptions:
 
     held_out: float = described(0.2, "share of the photos that only the report measures", low=0.05, high=0.5)
     validation: float = described(0.15, "share of the photos that choose the best weights", low=0.05, high=0.5)
-    least_training: float = described(0.4, "least share that must be left to train on by place", low=0.1, high=0.9)
+    least_training: float = described(0.3, "least share that must be left to train on by place", low=0.1, high=0.9)
     least_pairs: int = described(10, "least pairs that the report, and the choosing, must have", low=1)
 
     def __post_init__(self) -> None:
@@ -45,9 +48,9 @@ def split_by_place(
 ) -> PlaceSplit | None:
     """Share out photos; ``common`` (N, N) says how much two of them show in common. None where pairs are too few."""
     order = place_order(common)
-    with_gaps = _stretches(order, common, options)
-    without = _stretches(order, np.zeros_like(common), options)
-    for by_place, (held_out, validation, training) in ((True, with_gaps), (False, without)):
+    with_gaps = [(True, _stretches(order, common, _shortened(options, factor))) for factor in _SHORTER]
+    without = (False, _stretches(order, np.zeros_like(common), options))
+    for by_place, (held_out, validation, training) in (*with_gaps, without):
         parts = [tuple(names[i] for i in part) for part in (training, validation, held_out)]
         counts = [len(pairs_within(pairs, part)) for part in parts]
         enough = len(training) >= options.least_training * len(names) or not by_place
@@ -66,6 +69,12 @@ def place_order(common: Array) -> list[int]:
     """All photos, one connected part after the other from the largest on, each in the order of its Fiedler vector."""
     parts = sorted(_connected_parts(common), key=lambda part: (-len(part), part))
     return [part[i] for part in parts for i in _fiedler_order(common[np.ix_(part, part)])]
+
+
+def _shortened(options: SplitOptions, factor: float) -> SplitOptions:
+    return replace(
+        options, held_out=max(0.05, factor * options.held_out), validation=max(0.05, factor * options.validation)
+    )
 
 
 def _stretches(order: list[int], common: Array, options: SplitOptions) -> tuple[list[int], list[int], list[int]]:

@@ -19,6 +19,7 @@ from posfeat.geometry.camera import scale_intrinsics
 from posfeat.types import Camera, DataError, ImageError, View
 
 HIDDEN = (124, 116, 104)  # the even grey that also lies beyond turned photos in training
+_FEW_LEVELS, _LOOKED_AT = 16, 40
 _SAME_SHAPE = 0.02  # by so much the sides' ratio of a photo may differ from its camera's
 
 Progress = Callable[[int, int], None]
@@ -45,6 +46,19 @@ def prepare_photos(
         if progress is not None:
             progress(done, len(views))
     return prepared
+
+
+def told_of_tones(views: Sequence[View]) -> list[str]:
+    """A warning where photos have hardly any contrast: nothing is stretched, as then extraction would have to be too."""
+    step = max(1, len(views) // _LOOKED_AT)
+    spreads = [np.ptp(np.percentile(read_image(view.image_path), (1, 99))) for view in views[::step]]
+    levels = float(np.median(spreads)) if spreads else 256.0
+    if levels >= _FEW_LEVELS:
+        return []
+    return [
+        f"the photos use {levels:.0f} of 256 levels, as raw 16-bit pictures do: stretch them, all by one rule, here and "
+        "wherever the weights are used"
+    ]
 
 
 def _prepare(view: View, folder: Path, longest_px: int) -> View:

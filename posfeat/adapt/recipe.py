@@ -1,7 +1,7 @@
-"""How weights are tuned: a low rate, the person's posed pairs mixed with rendered views of the same photos, short and gentle.
+"""How weights are tuned: a low rate, the person's posed pairs mixed with rendered views, short and gentle.
 
-Rendered views with exact cameras keep what the weights could do before, and give exact points where both are taken from one
-place; the posed pairs bring the real change of view, light and lens.
+The posed pairs bring the real change of view, light and lens. Rendered views of the same photos have exact cameras, and give
+exact points where both are taken from one place; rendered views of generic pictures keep what the weights could do before.
 """
 
 from __future__ import annotations
@@ -35,12 +35,16 @@ class RecipeOptions:
     detection_rate: float = described(5e-4, "learning rate of the detector", low=0)
     detection_time: float = described(0.25, "share of the time that the detector gets", low=0, high=0.9)
     posed_share: float = described(0.5, "share of posed pairs; the others are rendered", low=0, high=1)
+    most_forgotten: float = described(
+        0.01, "share of the MMAscore on rendered generic pictures that may be lost", low=0, high=1
+    )
     look: float = described(0.6, "strength of the change of look of all training images", low=0)
     batch_size: int = described(8, "pairs a step", low=1)
-    height: int = described(240, "height of training images", low=32)
+    height: int = described(240, "height of training images; their width where most photos are upright", low=32)
     width: int = described(320, "width of training images", low=32)
     steps: int = described(1_000_000, "most steps of each stage; the time ends it otherwise", low=1)
     validate_every: int = described(50, "steps between validations", low=1)
+    patience: int = described(6, "a stage ends after so many validations without a better one", low=1)
     validation_pairs: int = described(32, "posed, and as many rendered, pairs of a validation while tuning", low=8)
 
     def __post_init__(self) -> None:
@@ -90,6 +94,7 @@ def loop_options(recipe: RecipeOptions, stage: StageName, minutes: float, device
         average=0.98,
         log_every=5,
         validate_every=recipe.validate_every,
+        patience=recipe.patience,
         save_every=25,
         precision=_precision(device),
     )

@@ -15,16 +15,14 @@ from posfeat.pipeline.extract import NetworkExtractor
 from posfeat.pipeline.reconstruct import ReconstructionOptions, reconstruct
 from posfeat.types import MissingExtraError, ReconstructionError, View
 
-MOST_PHOTOS = 60  # beyond them it takes too long for a number
+MOST_PHOTOS = 60  # in the order of places, so that they hold together; more would take too long for a number
 ProgressBars = Callable[[str], AbstractContextManager[Callable[[int, int], None] | None]]
 
 
 def registered_photos(
     model: PoSFeat, views: Sequence[View], folder: Path, keypoints: int, progress_bar: ProgressBars
 ) -> int | None:
-    """Photos in the largest model, their lenses known; None without pycolmap, or where there are too many photos."""
-    if len(views) > MOST_PHOTOS:
-        return None
+    """Photos in the largest model, their lenses known; None without pycolmap."""
     shutil.rmtree(folder, ignore_errors=True)
     copies = [replace(view, image_path=folder / "photos" / view.name) for view in views]
     copies = [replace(view, image_path=view.image_path.with_suffix(".png")) for view in copies]

@@ -13,6 +13,7 @@ from posfeat.benchmarks.judged_pair import errors_by_poses
 from posfeat.benchmarks.report import Picture, Section, Table, page, write_text
 from posfeat.data.images import encode_image, read_image
 from posfeat.matching import match
+from posfeat.networks.checkpoint import ModelCard
 from posfeat.networks.posfeat import PoSFeat
 from posfeat.pipeline.draw import draw_matches
 from posfeat.types import Pair
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 DRAWN_AT = (0.1, 0.4, 0.7, 0.95)  # of the held-out pairs, from the least precise before
 _HOW = (
     f"Held-out photos were neither trained on nor chosen by. A match is right within {RIGHT_PX:g} px of both epipolar lines "
-    "of the known poses; mutual nearest neighbours. Pose AUC is the area under recall over error of poses by RANSAC at 1 px. "
+    "of the known poses; mutual nearest neighbours. Recall is the share of a photo's keypoints that are matched rightly. Pose AUC is the area under recall over error of poses by RANSAC at 1 px. "
     "Repeatability is the share of keypoints found again within 3 px in rendered views of the held-out photos."
 )
 
@@ -47,9 +48,34 @@ def write_adapt_report(
         Section(result.verdict.sentence, " ".join(f"Note: {line}." for line in result.warnings)),
         Section("Before and after", _HOW, [numbers_table(result.before, result.after)]),
         Section("The same pairs before and after", _legend(), pictures=_pictures(pairs, models, options)),
-        Section("How the weights came about", tables=[_tuning_table(tuned), _photos_table(parts, registered, options)]),
+        Section(
+            "How the weights came about",
+            tables=[_stages_table(tuned), _mixtures_table(tuned), _photos_table(parts, registered, options)],
+        ),
     ]
     write_text(path, page(f"Features adapted to {source.resolve().name}", sections))
+
+
+def model_card(card: ModelCard, result: Adapted) -> str:
+    """What the weights' own card says, and the numbers behind it, as Markdown."""
+    said = [
+        ("weights", result.weights.name),
+        ("name", card.name),
+        ("recipe", card.recipe),
+        ("data", card.data),
+        ("licence", card.licence),
+    ]
+    table = numbers_table(result.before, result.after)
+    rows = [table.header, ["---"] * len(table.header), *table.rows]
+    lines = [
+        f"# {card.name}",
+        card.notes,
+        "\n".join(f"- {key}: {value}" for key, value in said if value),
+        "\n".join(f"| {' | '.join(row)} |" for row in rows),
+        _HOW,
+        *(f"Note: {line}." for line in result.warnings),
+    ]
+    return "\n\n".join(lines) + "\n"
 
 
 def numbers_table(before: Numbers, after: Numbers) -> Table:
@@ -57,6 +83,7 @@ def numbers_table(before: Numbers, after: Numbers) -> Table:
     rows = [
         ["precision at 3 px", f"{before.precision_3px:.3f}", f"{after.precision_3px:.3f}"],
         ["precision at 1 px", f"{before.precision_1px:.3f}", f"{after.precision_1px:.3f}"],
+        ["recall at 3 px", f"{before.recall_3px:.3f}", f"{after.recall_3px:.3f}"],
         ["right matches a pair", f"{before.right_matches:.0f}", f"{after.right_matches:.0f}"],
     ]
     if before.auc is not None and after.auc is not None:
@@ -97,12 +124,17 @@ def _picture(pair: Pair, model: PoSFeat, title: str, keypoints: int) -> Picture:
     return Picture("jpg", encode_image(np.ascontiguousarray(canvas), ".jpg"), caption)
 
 
-def _tuning_table(tuned: Tuned) -> Table:
+def _stages_table(tuned: Tuned) -> Table:
     rows = [
         [name, f"{stage.start_score:.3f}", f"{stage.best_score:.3f}"] for name, stage in sorted(tuned.stages.items())
     ]
-    rows += [[f"{float(share):.0%} tuned", "0.000", f"{score:+.3f}"] for share, score in tuned.scores.items()]
-    return Table(["on validation photos", "start", "score"], rows)
+    return Table(["validation score while tuning", "at the start", "at best"], rows)
+
+
+def _mixtures_table(tuned: Tuned) -> Table:
+    rows = [[f"{float(share):.0%}", f"{one.gain:+.1%}", f"{one.kept:.1%}"] for share, one in tuned.mixtures.items()]
+    rows.append([f"{tuned.share:.0%} taken", "", ""])
+    return Table(["share of the tuned weights", "gain on validation photos", "kept on generic pictures"], rows)
 
 
 def _photos_table(parts: Parts, registered: dict[str, int], options: AdaptOptions) -> Table:

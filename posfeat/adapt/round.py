@@ -10,12 +10,13 @@ from pathlib import Path
 
 import torch
 
-from posfeat.adapt.blend import blended, choose_share
+from posfeat.adapt.blend import Mixture, blended, choose_share
 from posfeat.adapt.copies import without_copies
-from posfeat.adapt.measure import Measured, chosen_pairs, measure, rendered_pairs
+from posfeat.adapt.generic import to_learn_and_to_judge
+from posfeat.adapt.measure import Measured, Numbers, chosen_pairs, measure, rendered_mma, rendered_pairs
 from posfeat.adapt.options import AdaptOptions
 from posfeat.adapt.place_split import PlaceSplit, pairs_within, split_by_place
-from posfeat.adapt.prepare import prepare_photos
+from posfeat.adapt.prepare import prepare_photos, told_of_tones
 from posfeat.adapt.recipe import StageName
 from posfeat.adapt.source import evenly
 from posfeat.adapt.suitability import examine, require_photos
@@ -70,7 +71,7 @@ class Tuned:
 
     weights: Path
     share: float  # of the way from the start to what tuning gave
-    scores: dict[str, float]  # of every share, on validation pairs
+    mixtures: dict[str, Mixture]  # of every share
     stages: dict[str, StageResult]
 
 
@@ -101,7 +102,7 @@ def share_out(
 
 def _examined(prepared: list[View], options: AdaptOptions, events: Events, kept: PlaceSplit | None) -> Parts:
     different, copies = without_copies(prepared)
-    warnings = []
+    warnings = told_of_tones(different)
     if copies:
         warnings.append(f"{len(copies)} photos are copies of others and are left out, such as {copies[0].name}")
     require_photos(len(different), options.fewest_photos, " that differ from one another" if copies else "")
@@ -133,12 +134,13 @@ def tune_round(
 ) -> Tuned:
     """Tune description, then detector, then choose how far to go from the start."""
     split = parts.split
+    to_learn, to_judge = to_learn_and_to_judge(generic)
     photos = TuningPhotos(
         parts.pairs_of(split.training),
         parts.views_of(split.training),
         parts.pairs_of(split.validation),
         parts.views_of(split.validation),
-        generic,
+        to_learn,
     )
     times: dict[StageName, float] = {
         "description": minutes * (1 - options.tune.detection_time),
@@ -155,29 +157,39 @@ def tune_round(
         stages[name] = result
         if result.best_score > result.start_score:
             weights = result.weights
-    share, scores = _choose(start, weights, parts, options, device, events)
+    share, mixtures = _choose(start, weights, parts, to_judge, options, device, events)
     model = blended(start, weights, share, device)
     path = folder / "tuned.safetensors"
     notes = f"{share:.0%} of the way from the start to the tuned weights, chosen on validation photos"
     save_checkpoint(path, model, replace(card, notes=notes), half=True)
-    return Tuned(path, share, {f"{key:.2f}": value for key, value in scores.items()}, stages)
+    return Tuned(path, share, {f"{key:.2f}": one for key, one in mixtures.items()}, stages)
 
 
 def _choose(
-    start: Path, tuned: Path, parts: Parts, options: AdaptOptions, device: torch.device, events: Events
-) -> tuple[float, dict[float, float]]:
+    start: Path,
+    tuned: Path,
+    parts: Parts,
+    generic: Sequence[Path],
+    options: AdaptOptions,
+    device: torch.device,
+    events: Events,
+) -> tuple[float, dict[float, Mixture]]:
+    """How far to go from the start, by the validation photos and by what is forgotten of generic pictures."""
     if tuned == start:
-        return 0.0, {0.0: 0.0}
+        return 0.0, {0.0: Mixture(0.0, 1.0)}
     pairs = chosen_pairs(parts.pairs_of(parts.split.validation), options.measure.pairs)
-    base: list[Measured] = []
+    rendered = rendered_pairs(generic, options.measure.rendered_pairs, options.tune.height, options.tune.width)
+    first: list[tuple[Numbers, float]] = []
 
-    def score_of(share: float) -> float:
+    def mixture_of(share: float) -> Mixture:
+        model = blended(start, tuned, share, device)
         with events.bar(f"choosing the mixture: {share:.0%} tuned") as progress:
-            measured = measure(blended(start, tuned, share, device), pairs, [], options.measure, progress, poses=False)
-        base.append(measured)
-        return merit(measured.numbers, base[0].numbers)
+            numbers = measure(model, pairs, [], options.measure, progress, poses=False).numbers
+        mma = rendered_mma(model, rendered)
+        first.append((numbers, mma))
+        return Mixture(merit(numbers, first[0][0]), mma / max(first[0][1], 1e-9))
 
-    return choose_share(score_of)
+    return choose_share(mixture_of, options.tune.most_forgotten)
 
 
 def measure_held_out(

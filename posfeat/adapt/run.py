@@ -14,10 +14,11 @@ from typing import Any
 import torch
 
 from posfeat import __version__
+from posfeat.adapt.generic import generic_pictures
 from posfeat.adapt.measure import Measured, Numbers
 from posfeat.adapt.options import AdaptOptions
-from posfeat.adapt.registered import registered_photos
-from posfeat.adapt.report import write_adapt_report
+from posfeat.adapt.registered import MOST_PHOTOS, registered_photos
+from posfeat.adapt.report import model_card, write_adapt_report
 from posfeat.adapt.round import Events, Parts, Tuned, measure_held_out, share_out, tune_round
 from posfeat.adapt.source import is_plain_folder, read_posed_photos, reconstruct_photos
 from posfeat.adapt.verdict import Verdict, judge, unchanged
@@ -56,19 +57,23 @@ def adapt_to(
     options: AdaptOptions | None = None,
     *,
     weights: Path | str = "default",
-    masks: Path | None = None,
-    generic: Path | None = None,
+    masks: Path | str | None = None,
+    generic: Path | str | None = None,
     device: torch.device | str | None = None,
     events: Events | None = None,
 ) -> Adapted:
-    """Tune weights to the posed photos, or the folder of photos, in ``source``; ``generic`` photos help against forgetting.
+    """Tune weights to the posed photos, or the folder of photos, in ``source``.
+
+    A folder of ``generic`` photos, of anything, is what must not be forgotten; without one computed pictures are.
 
     DataError says why photos cannot teach anything.
     """
     options, events = options or AdaptOptions(), events or Events.silent()
-    others = _generic_photos(generic)
-    run = _Run(Path(source), Path(output), options, weights, masks, events, _device(device))
+    given = None if generic is None else _photos_in(Path(generic))
+    where = default_device() if device is None else torch.device(device)
+    run = _Run(Path(source), Path(output), options, weights, None if masks is None else Path(masks), events, where)
     run.require_same(generic=str(generic))
+    others = generic_pictures(run.folder / "generic") if given is None else given
     first: Parts | None = None
     weights_now = run.start
     for number in range(1, options.rounds + 1):
@@ -128,6 +133,7 @@ class _Run:
             number == 1,
             self.options.keypoints,
             self.options.match_pairs,
+            self.options.share_camera,
             self.masks,
             self.events.bar,
             self.events.say,
@@ -144,14 +150,16 @@ class _Run:
             name=self.output.stem,
             trained=True,
             recipe=f"posfeat adapt, {options.minutes:g} minutes in {self.options.rounds} rounds from {self.start_name}",
-            data=f"{len(split.training)} photos of {self.source.resolve().name}, {len(split.validation)} to choose by",
+            data=f"{len(split.training)} photos of {self.source.resolve().name}, {len(split.validation)} to choose by; "
+            f"before, what {self.start_name} were trained on",
             seed=options.seed,
+            licence=self.start_card.licence,
         )
 
     def measured(self, title: str, weights: Path, parts: Parts) -> Measured:
         """The held-out photos' numbers, registered photos included."""
         result = measure_held_out(weights, parts, self.options, self.device, self.events, f"measuring {title}")
-        views = parts.views_of(parts.split.held_out)
+        views = parts.views_of(parts.split.held_out)[:MOST_PHOTOS]
         count = None
         if self.options.count_registered:
             model, folder = load_checkpoint(weights, self.device), self.folder / "registered"
@@ -167,9 +175,11 @@ class _Run:
         verdict = judge(before, after, self.start_name, parts.split.by_place) if changed else unchanged(self.start_name)
         best, card = (weights, self.card(parts)) if verdict.better else (self.start, self.start_card)
         model = load_checkpoint(best)
-        save_checkpoint(self.output, model, replace(card, notes=verdict.sentence), half=verdict.better)
+        card = replace(card, notes=verdict.sentence)
+        save_checkpoint(self.output, model, card, half=verdict.better)
         report = self.folder / "report.html"
         result = Adapted(self.output, report, verdict, before.numbers, after.numbers, parts.warnings)
+        write_text(self.folder / "model_card.md", model_card(card, result))
         write_text(self.folder / "results.json", json.dumps(asdict(result), indent=1, default=str) + "\n")
         models = load_checkpoint(self.start, self.device), load_checkpoint(weights, self.device)
         write_adapt_report(report, self.source, result, parts, tuned, self.registered, before, models, self.options)
@@ -199,13 +209,7 @@ def _card_of(weights: Path | str, name: str) -> ModelCard:
     return read_card(path) if path.is_file() else ModelCard(name=name, trained=True)
 
 
-def _device(device: torch.device | str | None) -> torch.device:
-    return default_device() if device is None else torch.device(device)
-
-
-def _generic_photos(folder: Path | None) -> list[Path]:
-    if folder is None:
-        return []
+def _photos_in(folder: Path) -> list[Path]:
     names = list_images(folder)
     if not names:
         raise DataError(
@@ -227,7 +231,10 @@ def _described(parts: Parts) -> str:
 
 
 def _in_words(numbers: Numbers) -> str:
-    parts = [f"precision at 3 px {numbers.precision_3px:.3f}", f"right matches {numbers.right_matches:.0f}"]
+    parts = [
+        f"precision at 3 px {numbers.precision_3px:.3f}, recall {numbers.recall_3px:.3f}",
+        f"right matches {numbers.right_matches:.0f}",
+    ]
     if numbers.auc is not None:
         parts.append("pose AUC@5/10/20 " + "/".join(f"{100 * value:.1f}" for value in numbers.auc))
     parts.append(f"repeatability {numbers.repeatability:.3f}")

@@ -18,6 +18,7 @@ from posfeat.data.colmap import read_colmap
 from posfeat.data.posed import find_scenes, read_posed
 from posfeat.networks.extraction import ExtractionOptions
 from posfeat.networks.posfeat import PoSFeat
+from posfeat.pipeline.choose_cameras import CameraOptions, Sharing
 from posfeat.pipeline.extract import Extractor, NetworkExtractor, RootSiftExtractor, find_masks, list_images
 from posfeat.pipeline.reconstruct import ReconstructionOptions, reconstruct
 from posfeat.pipeline.select_pairs import PairSelectionOptions
@@ -64,12 +65,13 @@ def reconstruct_photos(
     with_rootsift: bool,
     keypoints: int,
     pairs: PairMethod,
+    share_camera: Sharing,
     masks: Path | None,
     progress_bar: ProgressBars,
     report: Callable[[str], None],
 ) -> Reconstructed:
     """Reconstruct with our features, and with RootSIFT if asked; what places more photos wins, ours if both do."""
-    options = ReconstructionOptions(pairs=PairSelectionOptions(method=pairs))
+    options = ReconstructionOptions(pairs=PairSelectionOptions(method=pairs), cameras=CameraOptions(share=share_camera))
     ours = ExtractionOptions()
     ours = replace(ours, selection=replace(ours.selection, max_keypoints=keypoints))
     extractors: dict[str, Extractor] = {model_name: NetworkExtractor(model, ours)}

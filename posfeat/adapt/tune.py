@@ -1,4 +1,8 @@
-"""One stage of tuning: from a checkpoint to better ones, judged on validation pairs as it goes; goes on where it stopped."""
+"""One stage of tuning: from a checkpoint to better ones, judged on validation pairs as it goes; goes on where it stopped.
+
+Batch norms keep the statistics that the start weights were trained with: those of a few photos of one kind make the weights
+worse at once, on these photos too, and are most of what would be forgotten.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from posfeat.adapt.recipe import (
     RecipeOptions,
@@ -48,13 +53,29 @@ Report = Callable[[StageName, Progress, float], None]  # the last: validation's 
 
 @dataclass(frozen=True)
 class TuningPhotos:
-    """What is trained on, and what chooses; generic photos are anybody's, against forgetting."""
+    """What is trained on, and what chooses; generic pictures are of anything, against forgetting."""
 
     training_pairs: Sequence[Pair]
     training_views: Sequence[View]
     validation_pairs: Sequence[Pair]
     validation_views: Sequence[View]
-    generic: Sequence[Path] = ()
+    generic: Sequence[Path]
+
+
+class TunedDescription(DescriptionStage):
+    """The description stage with fixed statistics."""
+
+    def prepare(self) -> None:
+        super().prepare()
+        fix_statistics(self.model)
+
+
+class TunedDetection(DetectionStage):
+    """The detection stage with fixed statistics."""
+
+    def prepare(self) -> None:
+        super().prepare()
+        fix_statistics(self.model)
 
 
 @dataclass(frozen=True)
@@ -95,9 +116,10 @@ def tune_stage(
     sources, weights = training_sources(name, photos, recipe)
     options = loop_options(recipe, name, minutes, device)
 
+    size = image_size(photos.training_views, recipe)
+
     def batches(first_step: int) -> Iterator[PairBatch]:
-        size = (options.batch_size, recipe.height, recipe.width)
-        return iter(PairLoader(sources, weights, *size, seed, first_step, workers=1, raw=True))
+        return iter(PairLoader(sources, weights, options.batch_size, *size, seed, first_step, workers=1, raw=True))
 
     run = RunFolder(folder, lambda step, numbers: card)
     run.begin(json.dumps(options_to_mapping(recipe), indent=1), {}, tensorboard=False)
@@ -122,14 +144,25 @@ def validation_score(numbers: dict[str, float]) -> float:
 def training_sources(
     name: StageName, photos: TuningPhotos, recipe: RecipeOptions
 ) -> tuple[list[PairSource], list[float]]:
-    """Posed pairs, rendered views of the same photos, and of generic ones where there are some."""
+    """Posed pairs, rendered views of the same photos, and of generic pictures."""
     drawn = rendering(_NO_BASELINE[name])
     own = PhotoSource([view.image_path for view in photos.training_views], drawn, look(recipe))
     sources: list[PairSource] = [PosedSource(photos.training_pairs, geometry(), look(recipe)), own]
     rest = 1 - recipe.posed_share
-    if not photos.generic:
-        return sources, [recipe.posed_share, rest]
     return [*sources, PhotoSource(photos.generic, drawn)], [recipe.posed_share, rest / 2, rest / 2]
+
+
+def image_size(views: Sequence[View], recipe: RecipeOptions) -> tuple[int, int]:
+    """Height and width of training images: upright where most photos are, lest crops of two photos hardly overlap."""
+    upright = sum(view.camera.height > view.camera.width for view in views)
+    return (recipe.width, recipe.height) if 2 * upright > len(views) else (recipe.height, recipe.width)
+
+
+def fix_statistics(model: PoSFeat) -> None:
+    """Batch norms normalise by what they know, and learn their factors only."""
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.eval()
 
 
 def validation_batches(photos: TuningPhotos, recipe: RecipeOptions) -> tuple[list[PairBatch], list[PairBatch]]:
@@ -142,16 +175,18 @@ def validation_batches(photos: TuningPhotos, recipe: RecipeOptions) -> tuple[lis
     )
     batch = min(8, recipe.validation_pairs)
     steps = recipe.validation_pairs // batch
-    size = (batch, recipe.height, recipe.width)
-    rendered, posed = (list(PairLoader([one], None, *size, _VALIDATION_SEED, num_steps=steps)) for one in sources)
+    size = image_size(photos.validation_views, recipe)
+    rendered, posed = (
+        list(PairLoader([one], None, batch, *size, _VALIDATION_SEED, num_steps=steps)) for one in sources
+    )
     return rendered, posed
 
 
 def _stage(name: StageName, model: PoSFeat) -> Stage:
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if name == "description":
-        return DescriptionStage(model, description_losses())
-    return DetectionStage(model, detection_losses())
+        return TunedDescription(model, description_losses())
+    return TunedDetection(model, detection_losses())
 
 
 def _finished(folder: Path, minutes: float) -> StageResult | None:

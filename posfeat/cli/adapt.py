@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from posfeat.cli.model_choice import Device, DeviceOption, WeightsOption
+from posfeat.cli.model_choice import Device, DeviceOption, WeightsOption, checked_device
 from posfeat.cli.progress import progress_bar
+from posfeat.cli.scene_options import Sharing, SharingOption
 
 if TYPE_CHECKING:
     from posfeat.adapt.options import AdaptOptions
@@ -19,7 +20,7 @@ EXAMPLES = """\b
 Examples:
   posfeat adapt my_scene/ -o mine.safetensors
   posfeat adapt photos/ -o mine.safetensors --minutes 60 --rounds 2
-  posfeat adapt video_frames/ -o dive.safetensors --pairs sequential
+  posfeat adapt video_frames/ -o dive.safetensors --pairs sequential --share-camera single
   posfeat adapt my_scene/ -o mine.safetensors --generic holiday_photos/ --masks masks/
   posfeat match a.jpg b.jpg --weights mine.safetensors
 """
@@ -48,6 +49,7 @@ def adapt(
     pairs: Annotated[
         PairMethod, typer.Option("--pairs", help="Which photos of a folder are matched; sequential for video frames.")
     ] = PairMethod.auto,
+    share_camera: SharingOption = Sharing.auto,
     masks: Annotated[
         Path | None, typer.Option("--masks", help="Folder of masks named as the photos; black parts are not looked at.")
     ] = None,
@@ -74,13 +76,14 @@ def adapt(
         "minutes": minutes,
         "rounds": rounds,
         "match_pairs": pairs.value,
+        "share_camera": share_camera.value,
         "trust_poses": trust_poses,
         "seed": seed,
     }
     options = _options(asked, overrides or [])
+    where = checked_device(device)
     if threads is not None:
         torch.set_num_threads(threads)
-    where = None if device is Device.auto else device.value
     result = adapt_to(
         source,
         output,
@@ -91,9 +94,7 @@ def adapt(
         device=where,
         events=_events(),
     )
-    print(result.verdict.sentence)
-    print(f"weights: {result.weights}")
-    print(f"report: {result.report}")
+    print(f"{result.verdict.sentence}\nweights: {result.weights}\nreport: {result.report}")
 
 
 def _options(asked: dict[str, object], overrides: list[str]) -> AdaptOptions:

@@ -16,7 +16,7 @@ from tests.adapt import corridor
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 QUICK = (
-    "minutes=5",
+    "minutes=30",
     "count_registered=false",
     "check.max_pairs_per_scene=200",
     "check.max_keypoints=400",
@@ -24,7 +24,7 @@ QUICK = (
     "tune.height=96",
     "tune.width=128",
     "tune.batch_size=4",
-    "tune.steps=4",
+    "tune.steps=6",
     "tune.validate_every=2",
     "tune.validation_pairs=8",
     "measure.keypoints=96",

@@ -55,11 +55,26 @@ def test_it_tunes_measures_and_reports(ran):
     assert ran.result.weights == ran.output
     load_checkpoint(ran.output)
     assert sentence in read_card(ran.output).notes
-    numbers = json.loads((ran.output.with_suffix("") / "results.json").read_text())
+    numbers = json.loads((_folder(ran.output) / "results.json").read_text())
     assert numbers["before"]["pairs"] == numbers["after"]["pairs"] == 6
     page = ran.result.report.read_text()
     assert sentence in page
     assert page.count("<figure>") == 8
+
+
+def test_a_model_card_tells_where_the_weights_come_from(ran):
+    card = (_folder(ran.output) / "model_card.md").read_text()
+    assert ran.result.verdict.sentence in card
+    assert "| recall at 3 px |" in card
+    assert "licence: Apache-2.0" in card
+
+
+def test_statistics_stay_those_of_the_start(ran):
+    start, tuned = (load_file(path) for path in (_folder(ran.output) / "start.safetensors", _best(ran.output)))
+    statistics = [key for key in start if "running_" in key]
+    assert statistics
+    assert all((start[key] == tuned[key]).all() for key in statistics)
+    assert any((start[key].half() != tuned[key].half()).any() for key in start if key.startswith("description."))
 
 
 def test_what_was_done_is_not_done_again(ran):
@@ -114,4 +129,8 @@ def _listening(tuning):
 
 
 def _best(output):
-    return output.with_suffix("") / "round_1" / "description" / "best.safetensors"
+    return _folder(output) / "round_1" / "description" / "best.safetensors"
+
+
+def _folder(output):
+    return output.with_suffix("")

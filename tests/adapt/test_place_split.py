@@ -50,6 +50,16 @@ def test_no_part_shares_content_with_another(seed):
     assert all(len(pairs_within(pairs, part)) >= 10 for part in (split.training, split.validation, split.held_out))
 
 
+def test_parts_are_shortened_before_gaps_are_given_up():
+    common = chain(60, 14)
+    names, pairs = pairs_of(common)
+    split = split_by_place(names, common, pairs, SplitOptions())
+    assert split is not None
+    assert split.by_place
+    assert len(split.held_out) == 9
+    assert len(split.training) == 18
+
+
 def test_separate_places_are_not_cut_needlessly():
     block = chain(6, 6) + 0.0
     common = np.kron(np.eye(10), np.ones((6, 6))) * np.tile(block, (10, 10))

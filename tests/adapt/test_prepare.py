@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from posfeat.adapt.copies import without_copies
-from posfeat.adapt.prepare import HIDDEN, prepare_photos
+from posfeat.adapt.prepare import HIDDEN, prepare_photos, told_of_tones
 from posfeat.data.distortion import project_points
 from posfeat.data.images import read_image, read_mask
 from posfeat.types import Camera, View
@@ -73,6 +73,13 @@ def test_what_a_mask_hides_is_painted_over(tmp_path):
     pixels = read_image(view.image_path)
     assert (pixels[:, :39] == HIDDEN).all()
     assert (read_mask(view.mask_path) == (np.arange(160) >= 40)).all()
+
+
+def test_raw_values_of_a_thermal_camera_are_warned_about(tmp_path):
+    grey = cv2.cvtColor(corridor.painted(240, 320, 0), cv2.COLOR_RGB2GRAY).astype(np.uint16)
+    raw = written(tmp_path, 30000 + 4 * grey)
+    assert " of 256 levels, as raw 16-bit pictures do: stretch them" in told_of_tones([raw])[0]
+    assert told_of_tones([written(tmp_path, 257 * grey)]) == []
 
 
 def test_a_photo_of_another_shape_is_left_out(tmp_path):

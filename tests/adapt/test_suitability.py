@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from posfeat.adapt.round import ONE_PLACE, Events, share_out
+from posfeat.adapt.run import adapt_to
 from posfeat.data.images import read_image, write_image
 from posfeat.data.posed import read_posed
 from posfeat.types import DataError
@@ -102,6 +103,21 @@ def test_ten_photos(tmp_path, share):
         DataError, match="10 photos are too few to learn from and to tell whether it helped; give at least 20"
     ):
         share(tmp_path / "ten")
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [("wrong", "the poses are wrong"), ("turning", "taken from one place"), ("ten", "10 photos are too few")],
+)
+def test_the_whole_verb_refuses_and_writes_no_weights(kind, reason, tiny_weights, quick, tmp_path):
+    cameras = {"wrong": corridor.walk(24), "turning": corridor.turning(24), "ten": corridor.walk(10)}[kind]
+    views = corridor.photograph(tmp_path / kind, cameras)
+    if kind == "wrong":
+        order = np.random.default_rng(0).permutation(len(views))
+        corridor.with_poses_of(tmp_path / kind, views, [views[i] for i in order])
+    with pytest.raises(DataError, match=reason):
+        adapt_to(tmp_path / kind, tmp_path / "mine.safetensors", quick(), weights=tiny_weights)
+    assert not (tmp_path / "mine.safetensors").exists()
 
 
 def test_photos_that_sift_cannot_match(walk, tmp_path, share):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from posfeat.adapt.blend import blended, choose_share
+from posfeat.adapt.blend import Mixture, blended, choose_share
 from posfeat.adapt.measure import Measured, Numbers
 from posfeat.adapt.verdict import judge, merit
 from posfeat.benchmarks.relative_pose import PoseScore
@@ -21,7 +21,7 @@ def measured(precisions, matches=100, errors=None):
             PoseScore("s", f"{number}", f"{number + 1}", matches, (value / 2, value, value, value), error, 0.0)
         )
     right = float(np.mean([value * matches for value in precisions]))
-    numbers = Numbers(len(scores), 0.0, float(np.mean(precisions)), right, (0.1, 0.2, 0.3), 0.5)
+    numbers = Numbers(len(scores), 0.0, float(np.mean(precisions)), right, right / 1000, (0.1, 0.2, 0.3), 0.5)
     return Measured(numbers, scores)
 
 
@@ -57,9 +57,17 @@ def test_merit_rises_with_precision_and_matches():
 
 
 def test_the_nearest_of_nearly_equal_mixtures():
-    assert choose_share({0.0: 0.0, 0.25: 0.5, 0.5: 0.95, 0.75: 1.0, 1.0: 0.9}.__getitem__)[0] == 0.5
-    assert choose_share(lambda share: -share)[0] == 0.0
-    assert choose_share(lambda share: 0.0)[0] == 0.0
+    gains = {0.0: 0.0, 0.25: 0.5, 0.5: 0.95, 0.75: 1.0, 1.0: 0.9}
+    assert choose_share(lambda share: Mixture(gains[share], 1.0), 0.01)[0] == 0.5
+    assert choose_share(lambda share: Mixture(-share, 1.0), 0.01)[0] == 0.0
+    assert choose_share(lambda share: Mixture(0.0, 1.0), 0.01)[0] == 0.0
+
+
+def test_mixtures_that_forget_are_not_taken():
+    share, mixtures = choose_share(lambda share: Mixture(share, 1 - share / 50), 0.012)
+    assert share == 0.5
+    assert mixtures[1.0] == Mixture(1.0, 0.98)
+    assert choose_share(lambda share: Mixture(share, 1 - share), 0.01)[0] == 0.0
 
 
 def test_a_mixture_lies_between(tiny_weights, tmp_path):
