@@ -28,9 +28,9 @@ _PROTOCOL = (
     "Every fifth photo in the order of names is left out. The others are mapped with their known poses and intrinsics: each "
     "is matched with its 20 nearest that look the same way, and COLMAP triangulates what agrees with the poses. A photo that "
     "was left out is matched with the 20 photos of the map that look most like it, and its pose estimated by LO-RANSAC at "
-    "8 px and least squares, {cameras}. Errors are those of the camera's centre, in percent of the largest distance between "
-    "two cameras of the scene, and of its rotation; a photo without a pose has infinite errors. Recall is the share of "
-    "photos within both limits."
+    "1 % of its longer side and least squares, {cameras}. Errors are those of the camera's centre, in percent of the largest "
+    "distance between two cameras of the scene, and of its rotation; a photo without a pose has infinite errors. Recall is "
+    "the share of photos within both limits."
 )
 _KNOWN, _UNKNOWN = "with its known intrinsics", "without knowing its intrinsics"
 

@@ -113,9 +113,10 @@ def pair_errors_deg(found: Sequence[View], true: Sequence[View]) -> Tensor:
     estimated, right = (_poses(views) for views in ([by_name[view.name] for view in common], common))
     filled = 0
     for i in range(len(common) - 1):
-        rotation, translation = pose_error_deg(
-            relative_pose(estimated[i], estimated[i + 1 :]), relative_pose(right[i], right[i + 1 :])
+        found_pose, true_pose = (
+            relative_pose(poses[i].expand(len(poses) - i - 1, 4, 4), poses[i + 1 :]) for poses in (estimated, right)
         )
+        rotation, translation = pose_error_deg(found_pose, true_pose)
         errors[filled : filled + len(rotation)] = torch.maximum(rotation, translation)
         filled += len(rotation)
     return errors

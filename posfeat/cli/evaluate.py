@@ -42,6 +42,8 @@ Examples:
   posfeat evaluate rotation photos/ --methods default "default[rotations_deg=[0,90,180,270]]" rootsift
   posfeat evaluate repeatability photos/ --methods default rootsift xfeat --keypoints 1024
   posfeat evaluate eth South-Building --methods default rootsift
+  posfeat evaluate reconstruction scenes/ --methods default rootsift --own-matcher
+  posfeat evaluate localization scenes/ --methods default rootsift --own-matcher
   posfeat evaluate aachen aachen --version v1.1
   posfeat evaluate ablation configs/plans/ablation.yaml --photos photos/ --sequences oxford_affine -o runs/ablation
 """
@@ -56,8 +58,8 @@ def _examples(verb: str) -> str:
 app = typer.Typer(help="Measure features on the paper's benchmarks, beside other people's features.", epilog=EXAMPLES)
 app.command("ablation", epilog=_examples("ablation"))(evaluate_ablation.ablation)
 app.command("eth", epilog=_examples("eth"))(evaluate_models.eth)
-app.command("reconstruction")(evaluate_reconstruction.reconstruction)
-app.command("localization")(evaluate_localization.localization)
+app.command("reconstruction", epilog=evaluate_reconstruction.EXAMPLES)(evaluate_reconstruction.reconstruction)
+app.command("localization", epilog=evaluate_localization.EXAMPLES)(evaluate_localization.localization)
 app.command("aachen", epilog=_examples("aachen"))(evaluate_models.aachen)
 app.command("rotation", epilog=_examples("rotation"))(evaluate_photos.rotation)
 app.command("repeatability", epilog=_examples("repeatability"))(evaluate_photos.repeatability)
