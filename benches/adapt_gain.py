@@ -57,9 +57,9 @@ Row = dict[str, Any]
 
 
 def underwater(pixels: RGB) -> RGB:
-    """As through some metres of turbid water: red is gone, a green-blue veil lies over a third of the contrast."""
-    passed, veil = np.array([0.12, 0.38, 0.34]), np.array([12.0, 105.0, 115.0])
-    soft = cv2.GaussianBlur(pixels, (0, 0), 1.0).astype(np.float32)
+    """As through turbid water: red is gone, a green-blue veil leaves a tenth of the contrast, and light scatters."""
+    passed, veil = np.array([0.03, 0.10, 0.09]), np.array([12.0, 105.0, 115.0])
+    soft = cv2.GaussianBlur(pixels, (0, 0), 1.5).astype(np.float32)
     noise = np.random.default_rng(zlib.crc32(pixels.tobytes())).normal(0, 2.0, pixels.shape)
     return np.clip(soft * passed + veil * (1 - passed) + noise, 0, 255).astype(np.uint8)
 

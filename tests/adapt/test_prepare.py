@@ -11,7 +11,7 @@ import pytest
 from posfeat.adapt.copies import without_copies
 from posfeat.adapt.prepare import HIDDEN, prepare_photos, told_of_tones
 from posfeat.data.distortion import project_points
-from posfeat.data.images import read_image, read_mask
+from posfeat.data.images import read_image, read_mask, write_image
 from posfeat.types import Camera, View
 from tests.adapt import corridor
 
@@ -98,3 +98,11 @@ def test_copies_are_found_by_their_picture(tmp_path):
     kept, copies = without_copies(views)
     assert [view.name for view in kept] == ["0.jpg", "2.jpg"]
     assert [view.name for view in copies] == ["1.jpg"]
+
+
+def test_neighbours_in_haze_are_no_copies(tmp_path):
+    views = []
+    for view in corridor.photograph(tmp_path, corridor.walk(80)[:6]):
+        write_image(view.image_path, (read_image(view.image_path) // 12 + 160).astype(np.uint8))
+        views.append(view)
+    assert without_copies(views)[1] == []
