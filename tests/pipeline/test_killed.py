@@ -46,7 +46,7 @@ class Log:
 
 
 class LoggedExtractor:
-    """Finds little, quickly, and notes what it was asked for: a photo's first pixel is its number."""
+    """Finds little, and notes what it was asked for: a photo's first pixel is its number."""
 
     settings: ClassVar[dict[str, Any]] = {"weights": "none"}
     own_matching = MatchOptions()
@@ -57,6 +57,7 @@ class LoggedExtractor:
     def extract(self, rgb: RGB, allowed: Mask | None) -> Features:
         number = int(rgb[0, 0] @ [1, 256, 0])
         self.log.add(f"{number:04d}.png")
+        time.sleep(0.005)  # a photo takes a while, in which those before it are written
         return some_features(number)
 
 
