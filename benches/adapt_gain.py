@@ -6,7 +6,7 @@ table can grow over many sessions, a row at a time, in any order. The numbers ar
 verdict recommends them or not.
 
     python benches/adapt_gain.py SCENE [SCENE ...] --looks plain underwater inverted --seeds 0 1 2 --minutes 20 \
-        --threads 2 --sequences OXFORD_AFFINE -o runs/adapt_gain
+        --threads 2 --generic PHOTOS --sequences OXFORD_AFFINE -o runs/adapt_gain
     python benches/adapt_gain.py SCENE --looks underwater --seeds 1 ...      # this row alone
     python benches/adapt_gain.py SCENE [SCENE ...] --most 1 ...              # the next row that is missing
     python benches/adapt_gain.py -o runs/adapt_gain                          # the table so far
@@ -126,7 +126,9 @@ def adapted_row(scene: Path, look: str, seed: int, arguments: argparse.Namespace
     source = scene_with_look(scene, look, arguments.output / "looks")
     begun = time.monotonic()
     try:
-        result = adapt_to(source, output, options, weights=arguments.weights, events=_events())
+        result = adapt_to(
+            source, output, options, weights=arguments.weights, generic=arguments.generic, events=_events()
+        )
     except PosfeatError as error:
         return row | {"error": str(error)}
     row |= json.loads(json.dumps(asdict(result), default=str)) | {"seconds": round(time.monotonic() - begun)}
@@ -221,6 +223,7 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--weights", default="default")
     parser.add_argument("--sequences", type=Path, help="homography sequences that tell what is forgotten")
+    parser.add_argument("--generic", type=Path, help="other photos, against forgetting")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--set", nargs="*", default=[], help="options of an adaptation: key=value ...")
     parser.add_argument("-o", "--output", type=Path, default=Path("runs/adapt_gain"))

@@ -81,10 +81,9 @@ def measure(
     rendered: Sequence[PairBatch],
     options: MeasureOptions,
     progress: Progress | None = None,
-    poses: bool = True,
 ) -> Measured:
-    """All numbers but registered photos; without ``poses``, which take longest, those of matches only."""
-    poses = poses and has_poselib()
+    """All numbers but registered photos; without rendered pairs, no repeatability either."""
+    poses = has_poselib()
     scores = score_pairs(model, pairs, options.keypoints, poses, progress)
     found = _of_rendered(model, rendered, min(_RENDERED_KEYPOINTS, options.keypoints))
     right = float(np.mean([right_matches(score) for score in scores]))

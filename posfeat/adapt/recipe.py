@@ -36,7 +36,7 @@ class RecipeOptions:
     detection_time: float = described(0.25, "share of the time that the detector gets", low=0, high=0.9)
     posed_share: float = described(0.5, "share of posed pairs; the others are rendered", low=0, high=1)
     most_forgotten: float = described(
-        0.01, "share of the MMAscore on rendered generic pictures that may be lost", low=0, high=1
+        0.01, "share of the MMAscore on rendered generic photos that may be lost", low=0, high=1
     )
     look: float = described(0.6, "strength of the change of look of all training images", low=0)
     batch_size: int = described(8, "pairs a step", low=1)

@@ -12,7 +12,7 @@ import torch
 
 from posfeat.adapt.blend import Mixture, blended, choose_share
 from posfeat.adapt.copies import without_copies
-from posfeat.adapt.generic import to_learn_and_to_judge
+from posfeat.adapt.generic import Generic
 from posfeat.adapt.measure import Measured, Numbers, chosen_pairs, measure, rendered_mma, rendered_pairs
 from posfeat.adapt.options import AdaptOptions
 from posfeat.adapt.place_split import PlaceSplit, pairs_within, split_by_place
@@ -127,20 +127,19 @@ def tune_round(
     folder: Path,
     options: AdaptOptions,
     minutes: float,
-    generic: Sequence[Path],
+    generic: Generic,
     card: ModelCard,
     device: torch.device,
     events: Events,
 ) -> Tuned:
     """Tune description, then detector, then choose how far to go from the start."""
     split = parts.split
-    to_learn, to_judge = to_learn_and_to_judge(generic)
     photos = TuningPhotos(
         parts.pairs_of(split.training),
         parts.views_of(split.training),
         parts.pairs_of(split.validation),
         parts.views_of(split.validation),
-        to_learn,
+        generic.to_learn,
     )
     times: dict[StageName, float] = {
         "description": minutes * (1 - options.tune.detection_time),
@@ -157,7 +156,7 @@ def tune_round(
         stages[name] = result
         if result.best_score > result.start_score:
             weights = result.weights
-    share, mixtures = _choose(start, weights, parts, to_judge, options, device, events)
+    share, mixtures = _choose(start, weights, parts, generic, options, device, events)
     model = blended(start, weights, share, device)
     path = folder / "tuned.safetensors"
     notes = f"{share:.0%} of the way from the start to the tuned weights, chosen on validation photos"
@@ -169,7 +168,7 @@ def _choose(
     start: Path,
     tuned: Path,
     parts: Parts,
-    generic: Sequence[Path],
+    generic: Generic,
     options: AdaptOptions,
     device: torch.device,
     events: Events,
@@ -178,18 +177,18 @@ def _choose(
     if tuned == start:
         return 0.0, {0.0: Mixture(0.0, 1.0)}
     pairs = chosen_pairs(parts.pairs_of(parts.split.validation), options.measure.pairs)
-    rendered = rendered_pairs(generic, options.measure.rendered_pairs, options.tune.height, options.tune.width)
+    rendered = rendered_pairs(generic.to_judge, options.measure.rendered_pairs, options.tune.height, options.tune.width)
     first: list[tuple[Numbers, float]] = []
 
     def mixture_of(share: float) -> Mixture:
         model = blended(start, tuned, share, device)
         with events.bar(f"choosing the mixture: {share:.0%} tuned") as progress:
-            numbers = measure(model, pairs, [], options.measure, progress, poses=False).numbers
+            numbers = measure(model, pairs, [], options.measure, progress).numbers
         mma = rendered_mma(model, rendered)
         first.append((numbers, mma))
         return Mixture(merit(numbers, first[0][0]), mma / max(first[0][1], 1e-9))
 
-    return choose_share(mixture_of, options.tune.most_forgotten)
+    return choose_share(mixture_of, generic.shows * options.tune.most_forgotten)
 
 
 def measure_held_out(

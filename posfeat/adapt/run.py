@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from posfeat import __version__
-from posfeat.adapt.generic import generic_pictures
+from posfeat.adapt.generic import Generic
 from posfeat.adapt.measure import Measured, Numbers
 from posfeat.adapt.options import AdaptOptions
 from posfeat.adapt.registered import MOST_PHOTOS, registered_photos
@@ -69,11 +69,11 @@ def adapt_to(
     DataError says why photos cannot teach anything.
     """
     options, events = options or AdaptOptions(), events or Events.silent()
-    given = None if generic is None else _photos_in(Path(generic))
+    given = None if generic is None else Generic.of_photos(_photos_in(Path(generic)))
     where = default_device() if device is None else torch.device(device)
     run = _Run(Path(source), Path(output), options, weights, None if masks is None else Path(masks), events, where)
     run.require_same(generic=str(generic))
-    others = generic_pictures(run.folder / "generic") if given is None else given
+    others = given or Generic.computed(run.folder / "generic")
     first: Parts | None = None
     weights_now = run.start
     for number in range(1, options.rounds + 1):

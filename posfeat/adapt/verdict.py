@@ -18,6 +18,7 @@ from posfeat.types import Array
 _DRAWS = 2000
 _SURE = 0.9  # the share of draws that decides
 _LEAST_GAIN = 0.01  # less is not worth another file of weights
+_LEAST_LOSS = 0.02  # less, in one number, does not outweigh a sure gain in another
 _POSE_DEG = 10.0
 
 
@@ -41,8 +42,8 @@ class Change:
 
     @property
     def surely_worse(self) -> bool:
-        """Whether it falls."""
-        return self.rises <= 1 - _SURE and self.gain < 0
+        """Whether it falls, by enough to matter."""
+        return self.rises <= 1 - _SURE and self.gain <= -_LEAST_LOSS
 
 
 @dataclass(frozen=True)
@@ -81,11 +82,13 @@ def unchanged(start_name: str) -> Verdict:
 
 
 def merit(numbers: Numbers, start: Numbers) -> float:
-    """By how much precision and right matches grow, alike: the number that chooses among mixtures of weights."""
+    """By how much precision, right matches and poses get better, alike: the number that chooses among mixtures of weights."""
     ratios = [
         (numbers.precision_3px + 1e-4) / (start.precision_3px + 1e-4),
         (numbers.right_matches + 0.1) / (start.right_matches + 0.1),
     ]
+    if numbers.auc is not None and start.auc is not None:
+        ratios.append((numbers.auc[1] + 0.05) / (start.auc[1] + 0.05))
     return float(np.log(ratios).mean())
 
 

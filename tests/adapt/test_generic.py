@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from posfeat.adapt.generic import NUM_PICTURES, fallen_leaves, generic_pictures, to_learn_and_to_judge
+from posfeat.adapt.generic import NUM_PICTURES, Generic, fallen_leaves, generic_pictures
 
 
 def test_pictures_are_reproducible_and_full_of_edges():
@@ -26,7 +26,7 @@ def test_they_are_written_once(tmp_path, monkeypatch):
 
 def test_what_judges_was_not_learnt_from():
     photos = [Path(f"{number}.jpg") for number in range(24)]
-    to_learn, to_judge = to_learn_and_to_judge(photos)
-    assert (len(to_learn), len(to_judge)) == (18, 6)
-    assert not set(to_learn) & set(to_judge)
-    assert to_learn_and_to_judge(photos[:3]) == (photos[:3], photos[:3])
+    generic = Generic.of_photos(photos)
+    assert (len(generic.to_learn), len(generic.to_judge)) == (18, 6)
+    assert not set(generic.to_learn) & set(generic.to_judge)
+    assert Generic.of_photos(photos[:3]) == Generic(photos[:3], photos[:3], 1.0)

@@ -43,6 +43,12 @@ def test_precision_bought_with_matches_is_no_gain():
     assert not judge(measured(before, 100), measured(before + 0.1, 60), "old.safetensors", by_place=True).better
 
 
+def test_a_little_precision_does_not_outweigh_better_poses():
+    before, errors = np.full(40, 0.5), [2.0] * 40
+    assert judge(measured(before), measured(before - 0.005, 105, errors), "old", by_place=True).better
+    assert not judge(measured(before), measured(before - 0.02, 105, errors), "old", by_place=True).better
+
+
 def test_worse_poses_speak_against_it():
     before, worse = np.full(40, 0.5), [9.0] * 40
     assert judge(measured(before), measured(before + 0.1), "old", by_place=True).better
