@@ -120,11 +120,25 @@ class _Run:
         if not self.start.is_file():
             save_checkpoint(self.start, model, self.start_card)
         self.registered: dict[str, int] = {}
+        self._posed: list[View] = []  # of the last reconstruction that placed no fewer photos than the one before
 
     def views(self, number: int, weights: Path) -> list[View]:
-        """The posed photos of a round."""
+        """The posed photos of a round: where the tuned weights place fewer of them, the poses stay as they were."""
         if not self.plain:
             return read_posed_photos(self.source, self.masks, self.events.say)
+        try:
+            views = self._reconstructed(number, weights)
+        except DataError:
+            if not self._posed:
+                raise
+            views = []
+        if len(views) < len(self._posed):
+            self.events.say("the tuned weights place fewer photos, so that the poses stay those of the round before")
+        else:
+            self._posed = views
+        return self._posed
+
+    def _reconstructed(self, number: int, weights: Path) -> list[View]:
         found = reconstruct_photos(
             self.source,
             self.folder / f"round_{number}" / "reconstruction",
