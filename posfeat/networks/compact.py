@@ -19,6 +19,8 @@ from posfeat.networks.norm import BatchNorm2d
 from posfeat.options import check_options, described
 from posfeat.types import DescriptionMaps
 
+_SMOOTH_CELLS = 5
+
 
 @dataclass(frozen=True)
 class CompactDescriptionOptions:
@@ -47,9 +49,9 @@ class CompactDetectionOptions:
 class ConvNorm(nn.Sequential):
     """Convolution without bias, then batch normalisation (folded into one convolution for inference)."""
 
-    def __init__(self, inputs: int, outputs: int, size: int, stride: int = 1) -> None:
-        padding = size // 2 if stride == 1 else 0
-        conv = nn.Conv2d(inputs, outputs, size, stride, padding, bias=False)
+    def __init__(self, inputs: int, outputs: int, size: int, stride: int = 1, dilation: int = 1) -> None:
+        padding = dilation * (size // 2) if stride == 1 else 0
+        conv = nn.Conv2d(inputs, outputs, size, stride, padding, dilation, bias=False)
         nn.init.kaiming_normal_(conv.weight, mode="fan_in", nonlinearity="relu")
         super().__init__(conv, BatchNorm2d(outputs))
 
@@ -108,7 +110,11 @@ class CompactDescription(nn.Module):
 
 
 class CompactDetection(nn.Module):
-    """Full-resolution keypoint scores from the frozen features (what is worth it) and the image (exactly where)."""
+    """Full-resolution keypoint scores from the frozen features (what is worth it) and the image (exactly where).
+
+    The image's own maps move with the image to the pixel; features of a network with strides do not. So the features
+    only weigh these maps, and change so slowly from pixel to pixel that they do not move a peak.
+    """
 
     def __init__(self, description: CompactDescription, options: CompactDetectionOptions | None = None) -> None:
         super().__init__()
@@ -116,30 +122,34 @@ class CompactDetection(nn.Module):
         features, image = options.feature_channels, options.image_channels
         self.reduce = ConvNorm(description.dim + description.stem_channels, features, 1)
         self.mix = ConvNorm(features, features, 3)
-        self.worth = nn.Conv2d(features, image, 1)
+        self.worth = nn.Conv2d(features, image + 1, 1)
         self.image_first = ConvNorm(3, image, 3)
         self.image_second = ConvNorm(image, image, 3)
-        self.merge_first = ConvNorm(image, image, 3)
-        self.merge_second = ConvNorm(image, image, 3)
-        self.head = nn.Conv2d(image, 1, 1)
+        self.image_third = ConvNorm(image, image, 3, dilation=2)
+        self.image_fourth = ConvNorm(image, image, 3, dilation=2)
 
     def forward(
         self, image: Annotated[Tensor, "batch 3 height width"], maps: DescriptionMaps
     ) -> Annotated[Tensor, "batch 1 height width"]:
         descriptors = F.normalize(maps.descriptors.detach(), dim=1) * maps.descriptors.shape[1] ** 0.5
         features = torch.cat([descriptors.to(maps.stem.dtype), maps.stem.detach()], dim=1)
-        # enlarged smoothly: only the image's own branch, which moves with the image to the pixel, can say exactly where
-        worth = F.interpolate(
-            self.worth(F.relu(self.mix(F.relu(self.reduce(features))))),
-            size=image.shape[-2:],
-            mode="bilinear",
-            align_corners=False,
-        )
+        worth = _smoothed(self.worth(F.relu(self.mix(F.relu(self.reduce(features))))))
+        worth = F.interpolate(worth, size=image.shape[-2:], mode="bilinear", align_corners=False)
         where = F.relu(self.image_second(F.relu(self.image_first(image))))
-        merged = F.relu(self.merge_second(F.relu(self.merge_first(where + worth))))
+        where = self.image_fourth(F.relu(self.image_third(where)))
+        weights, base = worth.float().split([where.shape[1], 1], dim=1)
         # positive as in the paper: a proposed pixel is then accepted half the time at least, so that the policy does not
         # learn to accept nothing while matches are still mostly wrong
-        return F.softplus(self.head(merged.float()))
+        return F.softplus((where.float() * weights).sum(dim=1, keepdim=True) + base)
+
+
+def _smoothed(x: Annotated[Tensor, "batch channels rows columns"]) -> Tensor:
+    """Means over about 80 pixels of a map at 1/4 resolution, falling off to all sides; at 1/8."""
+    x = F.avg_pool2d(x, 2)
+    for _ in range(2):
+        x = F.avg_pool2d(x, (1, _SMOOTH_CELLS), 1, (0, _SMOOTH_CELLS // 2), count_include_pad=False)
+        x = F.avg_pool2d(x, (_SMOOTH_CELLS, 1), 1, (_SMOOTH_CELLS // 2, 0), count_include_pad=False)
+    return x
 
 
 def _double(x: Tensor) -> Tensor:

@@ -48,7 +48,7 @@ class ExtractionOptions:
     )
     precision: Precision = described("auto", "number format of the networks: auto, fp32, bf16 or fp16")
     tile_pixels: int = described(2**21, "larger images are run in tiles of about this many pixels", low=2**12)
-    tile_overlap_px: int = described(176, "true image around each tile's own part, in pixels", low=0)
+    tile_overlap_px: int = described(224, "true image around each tile's own part, in pixels", low=0)
 
     def __post_init__(self) -> None:
         check_options(self)

@@ -100,13 +100,26 @@ def residuals(found: Features, expected: Tensor, margin: int = 64) -> Tensor:
     return there[same]
 
 
-def test_keypoints_stay_where_they_are_when_the_frame_changes(model: PoSFeat, photo: RGB) -> None:
+@pytest.mark.parametrize("shift", [(16, 32), (8, 4), (1, 0), (3, 5), (7, 2), (0, 9)])
+def test_keypoints_move_with_the_image(model: PoSFeat, photo: RGB, shift: tuple[int, int]) -> None:
+    x, y = shift
     whole = model.extract(photo, options=EXACT)
-    moved = model.extract(np.ascontiguousarray(photo[32:, 16:]), options=EXACT)
-    assert float(residuals(moved, whole.keypoints - torch.tensor([16, 32])).norm(dim=1).mean()) < 0.02
-    padded = model.extract(np.pad(photo, ((0, 37), (0, 51), (0, 0)), mode="edge"), options=EXACT)
-    inner = whole.keypoints[(whole.keypoints < torch.tensor([640 - 64, 480 - 64])).all(1)]
-    assert float(residuals(padded, inner).norm(dim=1).mean()) < 0.02
+    moved = model.extract(np.ascontiguousarray(photo[y:, x:]), options=EXACT)
+    assert float(residuals(moved, whole.keypoints - torch.tensor(shift)).norm(dim=1).mean()) < 0.02
+
+
+def test_keypoints_stay_where_they_are_when_the_frame_grows(model: PoSFeat, photo: RGB) -> None:
+    whole = model.extract(photo, options=EXACT)
+    for left, top, right, bottom in ((0, 0, 51, 37), (13, 6, 0, 3)):
+        padded = model.extract(np.pad(photo, ((top, bottom), (left, right), (0, 0)), mode="edge"), options=EXACT)
+        inner = whole.keypoints[
+            ((whole.keypoints > 64) & (whole.keypoints < torch.tensor([640 - 64, 480 - 64]))).all(1)
+        ]
+        assert float(residuals(padded, inner + torch.tensor([left, top])).norm(dim=1).mean()) < 0.02
+
+
+def test_tiles_find_the_same_keypoints(model: PoSFeat, photo: RGB) -> None:
+    whole = model.extract(photo, options=EXACT)
     tiles = ExtractionOptions(EXACT.selection, precision="fp32", tile_pixels=400**2)
     assert float(residuals(model.extract(photo, options=tiles), whole.keypoints, 0).norm(dim=1).mean()) < 0.001
 
@@ -118,7 +131,7 @@ def test_rescaling_moves_keypoints_without_bias(model: PoSFeat, photo: RGB, scal
     i, j = match(whole, other).indices.T
     difference = rescale_pixels(other.keypoints[j], 1 / scale, 1 / scale) - whole.keypoints[i]
     right = difference.norm(dim=1) < 3
-    assert int(right.sum()) > 300
+    assert int(right.sum()) > 200  # enough for a median
     # with another pixel convention it would be |1 / scale - 1| / 2
     assert float(difference[right].median(dim=0).values.abs().max()) < 0.1 / min(scale, 1)
 
