@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,8 +17,9 @@ import torch.nn.functional as F
 from posfeat.pipeline import journaled_file
 from posfeat.pipeline.feature_store import FeatureStore, MatchStore, store_kind
 from posfeat.types import Features, Matches, StoreError
+from tests.pipeline import clean_process
 
-unix_only = pytest.mark.skipif(os.name != "posix", reason="uses fork and signals")
+unix_only = pytest.mark.skipif(os.name != "posix", reason="uses signals")
 
 
 def features_of(number: int, count: int = 50) -> Features:
@@ -226,6 +226,14 @@ def test_every_point_at_which_a_writer_can_die(tmp_path: Path, monkeypatch: pyte
     pytest.fail("the session makes more writes than this test expects")
 
 
+def write_for_ever(path: Path, log: Path) -> None:
+    with FeatureStore(path, "a") as store, open(log, "a") as finished:
+        for number in range(len(store), 10_000):
+            store.write(f"{number % 7}/{number}.jpg", features_of(number % 5, 400))
+            finished.write(f"{number}\n")
+            finished.flush()
+
+
 @unix_only
 def test_nothing_finished_is_lost_to_a_kill(tmp_path: Path) -> None:
     """Kill the writer for real, again and again, while it resumes; then check every image that it called finished."""
@@ -233,22 +241,13 @@ def test_nothing_finished_is_lost_to_a_kill(tmp_path: Path) -> None:
     log.touch()
     for _ in range(20):
         size = log.stat().st_size
-        child = os.fork()
-        if child == 0:
-            try:
-                with FeatureStore(path, "a") as store, open(log, "a") as finished:
-                    for number in range(len(store), 10_000):
-                        store.write(f"{number % 7}/{number}.jpg", features_of(number % 5, 400))
-                        finished.write(f"{number}\n")
-                        finished.flush()
-            finally:
-                os._exit(1)
+        child = clean_process.start(write_for_ever, path, log)
         while log.stat().st_size == size:  # a loaded machine may take long to begin
-            assert os.waitpid(child, os.WNOHANG)[0] == 0, "the writer ended by itself"
+            assert child.is_alive(), "the writer ended by itself"
             time.sleep(0.002)
         time.sleep(random_.uniform(0, 0.05))
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        child.kill()
+        child.join()
     numbers = [int(line) for line in log.read_text().splitlines()]
     assert len(numbers) >= 20
     with FeatureStore(path) as store:
