@@ -123,6 +123,11 @@ class CompactDetection(nn.Module):
         self.reduce = ConvNorm(description.dim + description.stem_channels, features, 1)
         self.mix = ConvNorm(features, features, 3)
         self.worth = nn.Conv2d(features, image + 1, 1)
+        with (
+            torch.no_grad()
+        ):  # at first the image's maps count alike, so that they learn; the features join in as they do
+            self.worth.weight.mul_(0.1)
+            self.worth.bias.copy_(torch.ones(image + 1))  # type: ignore[union-attr]
         self.image_first = ConvNorm(3, image, 3)
         self.image_second = ConvNorm(image, image, 3)
         self.image_third = ConvNorm(image, image, 3, dilation=2)
@@ -143,12 +148,12 @@ class CompactDetection(nn.Module):
         return F.softplus((where.float() * weights).sum(dim=1, keepdim=True) + base)
 
 
-def _smoothed(x: Annotated[Tensor, "batch channels rows columns"]) -> Tensor:
+def _smoothed(x: Tensor) -> Tensor:
     """Means over about 80 pixels of a map at 1/4 resolution, falling off to all sides; at 1/8."""
-    x = F.avg_pool2d(x, 2)
-    for _ in range(2):
-        x = F.avg_pool2d(x, (1, _SMOOTH_CELLS), 1, (0, _SMOOTH_CELLS // 2), count_include_pad=False)
-        x = F.avg_pool2d(x, (_SMOOTH_CELLS, 1), 1, (_SMOOTH_CELLS // 2, 0), count_include_pad=False)
+    reach = 2 * (_SMOOTH_CELLS // 2)
+    x = F.pad(F.avg_pool2d(x, 2), (reach, reach, reach, reach), mode="replicate")
+    for size in ((1, _SMOOTH_CELLS), (_SMOOTH_CELLS, 1)) * 2:
+        x = F.avg_pool2d(x, size, 1)
     return x
 
 

@@ -25,7 +25,9 @@ class SelectionOptions:
 
     max_keypoints: int = described(4096, "keep at most this many keypoints, the best first", low=1)
     nms_size: int = described(3, "a keypoint is the best of its window of this many pixels a side (odd)", low=1)
-    threshold: float = described(0.0, "a keypoint's score is above this")
+    threshold: float = described(
+        1e-4, "a keypoint's score is above this; what is hardly above 0 differs between programs"
+    )
     border_px: int = described(1, "no keypoint this close to the rim, in pixels", low=0)
     subpixel: SubPixel = described(
         "quadratic", "position between pixels: none, the paper's score-weighted 3x3 mean, or the peak of a quadratic"

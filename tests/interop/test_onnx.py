@@ -117,7 +117,7 @@ def test_number_and_lowest_score_of_keypoints(model: PoSFeat, content: bytes) ->
     scores = everything[2][0]
     assert scores.min() >= LOWEST_SCORE > 0.2  # what COLMAP leaves out unless told otherwise
     assert scores.max() < 1
-    middle = float(np.median(scores))
+    middle = float(scores[len(scores) // 2 - 1 :][:2].mean())  # between two: a score itself may be rounded either way
     assert run(10**6, middle)[0].shape[1] == (scores > middle).sum()
     expected = model.extract(pixels, options=PLAIN).keypoints[:300].numpy()
     assert np.abs((everything[0][0, :300] + 1) / 2 * [159, 119] - expected).max() < 0.01

@@ -52,7 +52,7 @@ class BrightnessDetection(nn.Module):
 
     def forward(self, image: Tensor, maps: DescriptionMaps) -> Tensor:
         grey = F.pad(image.float().mean(dim=1, keepdim=True), (2, 2, 2, 2), mode="replicate")
-        return (F.conv2d(grey, self.kernel) + 3).clamp(min=0)
+        return (F.conv2d(grey, self.kernel.float()) + 3).clamp(min=0)
 
 
 @pytest.fixture(scope="module")

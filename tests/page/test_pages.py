@@ -310,7 +310,7 @@ def test_a_reconstruction_is_followed_to_its_end(visit: Visit, gallery: GalleryP
     page.get_by_role("button", name="Stop").click()
     page.wait_for_selector('.job[data-state="cancelled"]')
     page.click("#start")
-    page.wait_for_function("() => document.querySelector('.job').textContent.includes('extracting features')")
+    page.wait_for_selector('.job[data-state="running"] progress')
     page.wait_for_selector('.job[data-state="done"]', timeout=180_000)
     assert f"{len(gallery.views)} of {len(gallery.views)} photos placed" in page.inner_text('.job[data-state="done"]')
     page.wait_for_function("() => document.querySelector('#scene').value.startsWith('made/')")

@@ -26,7 +26,8 @@ def test_both_stages_learn(tiny, tmp_path):
     options = tiny(
         f"start.weights={weights}",
         "loop.steps=250",
-        "loop.learning_rate=0.005",
+        "loop.learning_rate=0.01",
+        "detection.expected.weight=1.0",
         "loop.validate_every=5",
         "loop.average=0.0",
     )

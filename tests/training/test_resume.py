@@ -65,7 +65,9 @@ def test_a_run_that_does_not_get_better_ends_and_stays_ended(tiny, tmp_path):
     for _ in range(2):
         run_stage("description", still, tmp_path / "still", Workers(), resume=True)
         lines = [json.loads(line) for line in (tmp_path / "still" / "metrics.jsonl").read_text().splitlines()]
-        assert [line["step"] for line in lines if line["kind"] == "validation"] == [1, 2, 3]
+        values = [line["dense_4px"] for line in lines if line["kind"] == "validation"]
+        # the batch norms' statistics still move, and may be better by chance now and then
+        assert len(values) == values.index(max(values)) + 3 < 20
 
 
 def test_stopping_and_resuming_changes_nothing(tiny, tmp_path):

@@ -86,7 +86,7 @@ def test_joint_training_changes_both_networks(tiny, tmp_path, description_weight
     before = build_stage("joint", options).model.state_dict()
     run_stage("joint", options, tmp_path / "run", Workers())
     after = load_checkpoint(tmp_path / "run" / "last.safetensors").state_dict()
-    for part in ("description.head.weight", "detection.head.weight"):
+    for part in ("description.head.weight", "detection.worth.weight"):
         assert not torch.equal(before[part], after[part])
 
 
@@ -97,7 +97,7 @@ def test_detection_leaves_the_description_as_it_is(tiny, tmp_path):
     before = load_checkpoint(weights).state_dict()
     after = load_checkpoint(tmp_path / "detection" / "last.safetensors").state_dict()
     assert all(torch.equal(value, after[key]) for key, value in before.items() if key.startswith("description"))
-    assert not torch.equal(before["detection.head.weight"], after["detection.head.weight"])
+    assert not torch.equal(before["detection.worth.weight"], after["detection.worth.weight"])
     with pytest.raises(OptionsError, match=r"start\.weights"):
         run_stage("detection", tiny(*QUICK), tmp_path / "none", Workers())
 
