@@ -39,7 +39,7 @@ class SearchResult(NamedTuple):
     sigma: Annotated[Tensor, "batch points"]  # its distribution's deviations in x and y, added; [-1, 1] coordinates
     valid: Annotated[Tensor, "batch points"]
     centre: Annotated[Tensor, "batch points 2"]
-    log_mass: Annotated[Tensor, "batch points"]  # of the whole map's softmax near the line; 0 unless asked for
+    log_mass: Annotated[Tensor, "batch weighed_points"]  # of the whole map's softmax near the line; 0 unless asked for
 
 
 def search_line_to_window(
@@ -51,16 +51,18 @@ def search_line_to_window(
     stride: int = 4,
     band_px: float | None = None,
     uniform: Annotated[Tensor, "batch points 2"] | None = None,
+    mass_every: int = 1,
 ) -> SearchResult:
     """Expected positions in image 1 of points of image 0; maps need not be normalised.
 
-    ``uniform`` holds random numbers in [0, 1) for the windows' noise; without it there is none. ``band_px`` also asks for the log mass that the line contrast needs, from the same similarities.
+    ``uniform`` holds random numbers in [0, 1) for the windows' noise; without it there is none. ``band_px``
+    also asks for the log mass that the line contrast needs, of every ``mass_every``-th query, from the same similarities.
     """
     height, width = map1.shape[-2] * stride, map1.shape[-1] * stride
     unit0, unit1 = normalised_rows(map0), normalised_rows(map1)
     queries = F.normalize(sample_rows(unit0, xy0, stride), dim=-1)
     columns, rows = (max(2, round(options.window * size / stride)) for size in (width, height))
-    settings = PassSettings(options.line_points, rows, columns, stride, band_px, options.temperature)
+    settings = PassSettings(options.line_points, rows, columns, stride, band_px, mass_every, options.temperature)
     noise_px = torch.zeros_like(xy0) if uniform is None else window_noise(uniform, height, width, options)
     found = similarity_pass(queries, unit1, targets, noise_px, settings)
     points = window_points(found.centre, rows, columns, stride)

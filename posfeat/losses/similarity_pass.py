@@ -9,6 +9,7 @@ stays in the cache; on an accelerator it is many whole images, so that few, larg
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
@@ -19,7 +20,7 @@ from torch import Tensor
 from posfeat.geometry.pixels import cell_from_pixel, pixel_from_cell
 from posfeat.losses.epipolar_targets import EpipolarTargets
 
-CHUNK_ELEMENTS = 1_000_000  # similarities held at a time by a processor
+CHUNK_ELEMENTS = 2_000_000  # similarities held at a time by a processor
 ACCELERATOR_CHUNK_ELEMENTS = 200_000_000  # and by an accelerator, a few arrays of which take some gigabytes
 
 
@@ -32,6 +33,7 @@ class PassSettings:
     window_columns: int
     stride: int
     band_px: float | None = None  # None: the mass near the line is not wanted
+    mass_every: int = 1  # it is weighed for every so many-th query
     temperature: float = 60.0
 
 
@@ -41,7 +43,7 @@ class PassResult(NamedTuple):
     window: Annotated[Tensor, "batch points cells"]
     centre: Annotated[Tensor, "batch points 2"]
     corner: Annotated[Tensor, "batch points 2"]
-    log_mass: Annotated[Tensor, "batch points"]
+    log_mass: Annotated[Tensor, "batch weighed_points"]
 
 
 def normalised_rows(dense: Annotated[Tensor, "batch dim rows columns"]) -> Annotated[Tensor, "batch rows columns dim"]:
@@ -115,21 +117,22 @@ class _SimilarityPass(torch.autograd.Function):
         batch, points, _ = queries.shape
         size = reference.shape[1:3]
         cells = (settings.window_rows + 1) * (settings.window_columns + 1)
-        window = queries.new_zeros(batch, points, cells)
-        index = torch.zeros(batch, points, cells, dtype=torch.long, device=queries.device)
+        window = queries.new_empty(batch, points, cells)
+        index = torch.empty(batch, points, cells, dtype=torch.long, device=queries.device)
         centre, corner = torch.zeros_like(noise_px), torch.zeros_like(noise_px)
-        log_mass = queries.new_zeros(batch, points)
-        chunks = _chunks(queries, reference, targets)
+        log_mass = queries.new_zeros(batch, -(-points // settings.mass_every))
+        chunks, products = _chunks(queries, reference, targets, settings.mass_every), _Products()
         for chunk in chunks:
             at = chunk.items, chunk.rows
-            similarity = queries[at] @ reference[chunk.items].flatten(1, 2).transpose(1, 2)
+            similarity = products.of(queries[at], reference[chunk.items].flatten(1, 2))
             best = _search_line(similarity, targets.start[at], targets.end[at], size, settings)
             centre[at] = best + noise_px[at]
             corner[at], index[at] = _window_cells(centre[at], size, settings)
             window[at] = similarity.gather(2, index[at])
             if settings.band_px is not None:
                 near = _near_line(targets, chunk, size, settings)
-                log_mass[at] = _log_mass(similarity, near, settings.temperature)[0]
+                weighed = similarity[:, :: settings.mass_every]
+                log_mass[chunk.items, chunk.masses] = _log_mass(weighed, near, settings.temperature)[0]
         ctx.save_for_backward(queries, reference, index)
         ctx.targets, ctx.settings, ctx.chunks = targets, settings, chunks
         ctx.mark_non_differentiable(centre, corner)
@@ -139,18 +142,17 @@ class _SimilarityPass(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_window: Tensor | None, _c: Any, _k: Any, grad_log_mass: Tensor | None) -> Any:
         queries, reference, index = ctx.saved_tensors
-        if grad_log_mass is None or ctx.settings.band_px is None:
-            return *_window_gradients(queries, reference, index, grad_window), None, None, None
-        grad_queries, grad_reference = torch.zeros_like(queries), torch.zeros_like(reference)
+        settings, products = ctx.settings, _Products()
+        grad_queries, grad_reference = _window_gradients(queries, reference, index, grad_window)
+        if grad_log_mass is None or settings.band_px is None:
+            return grad_queries, grad_reference, None, None, None
         for chunk in ctx.chunks:
-            at = chunk.items, chunk.rows
-            q, r = queries[at], reference[chunk.items].flatten(1, 2)
-            near = _near_line(ctx.targets, chunk, reference.shape[1:3], ctx.settings)
-            grad = _log_mass(q @ r.transpose(1, 2), near, ctx.settings.temperature, grad_log_mass[at])[1]
+            q, r = queries[chunk.items, chunk.weighed], reference[chunk.items].flatten(1, 2)
+            near = _near_line(ctx.targets, chunk, reference.shape[1:3], settings)
+            of_chunk = grad_log_mass[chunk.items, chunk.masses]
+            grad = _log_mass(products.of(q, r), near, settings.temperature, of_chunk)[1]
             assert grad is not None
-            if grad_window is not None:
-                grad.scatter_add_(2, index[at], grad_window[at])
-            grad_queries[at] = grad @ r
+            grad_queries[chunk.items, chunk.weighed] += grad @ r
             whole = grad_reference[chunk.items]  # a view of a slice, a copy of chosen items
             whole.flatten(1, 2).baddbmm_(grad.transpose(1, 2), q)
             if isinstance(chunk.items, Tensor):
@@ -160,9 +162,9 @@ class _SimilarityPass(torch.autograd.Function):
 
 def _window_gradients(queries: Tensor, reference: Tensor, index: Tensor, grad: Tensor | None) -> tuple[Tensor, Tensor]:
     """Gradients through the windows alone: they touch a hundredth of the similarities, so these stay sparse."""
-    grad_queries, grad_reference = torch.zeros_like(queries), torch.zeros_like(reference)
     if grad is None:
-        return grad_queries, grad_reference
+        return torch.zeros_like(queries), torch.zeros_like(reference)
+    grad_queries, grad_reference = torch.empty_like(queries), torch.empty_like(reference)
     points, cells = index.shape[1:]
     column = torch.arange(points, device=index.device).repeat_interleave(cells)
     for item in range(len(queries)):
@@ -179,20 +181,42 @@ class _Chunk(NamedTuple):
 
     items: slice | Tensor
     rows: slice
+    weighed: slice  # those of the rows whose mass near the line is wanted
+    masses: slice  # where these masses stand
     is_point: bool
 
 
-def _chunks(queries: Tensor, reference: Tensor, targets: EpipolarTargets) -> list[_Chunk]:
+class _Products:
+    """Similarities of one chunk after another in the same memory: new memory each time would be page faults."""
+
+    def __init__(self) -> None:
+        self._memory: Tensor | None = None
+
+    def of(self, queries: Tensor, cells: Tensor) -> Annotated[Tensor, "items points cells"]:
+        shape = (*queries.shape[:2], cells.shape[1])
+        if self._memory is None or self._memory.numel() < math.prod(shape):
+            self._memory = queries.new_empty(shape)
+        out = self._memory.view(-1)[: math.prod(shape)].view(shape)
+        return torch.bmm(queries, cells.transpose(1, 2), out=out)
+
+
+def _chunks(queries: Tensor, reference: Tensor, targets: EpipolarTargets, every: int) -> list[_Chunk]:
     batch, points = queries.shape[:2]
     cells = reference.shape[1] * reference.shape[2]
     of_points = targets.is_point.tolist()
     if queries.device.type == "cpu":
-        step = max(1, CHUNK_ELEMENTS // cells)
-        starts = range(0, points, step)
+        masses = max(1, CHUNK_ELEMENTS // (cells * every))
+        step = masses * every
         return [
-            _Chunk(slice(item, item + 1), slice(first, first + step), of_points[item])
+            _Chunk(
+                slice(item, item + 1),
+                slice(part * step, (part + 1) * step),
+                slice(part * step, (part + 1) * step, every),
+                slice(part * masses, (part + 1) * masses),
+                of_points[item],
+            )
             for item in range(batch)
-            for first in starts
+            for part in range(-(-points // step))
         ]
     count = max(1, ACCELERATOR_CHUNK_ELEMENTS // (cells * points))
     chunks = []
@@ -200,7 +224,7 @@ def _chunks(queries: Tensor, reference: Tensor, targets: EpipolarTargets) -> lis
         items = [item for item in range(batch) if of_points[item] == is_point]
         for first in range(0, len(items), count):
             group = torch.tensor(items[first : first + count], device=queries.device)
-            chunks.append(_Chunk(group, slice(None), is_point))
+            chunks.append(_Chunk(group, slice(None), slice(None, None, every), slice(None), is_point))
     return chunks
 
 
@@ -231,9 +255,9 @@ def _window_cells(centre: Tensor, size: torch.Size, settings: PassSettings) -> t
 
 
 def _near_line(targets: EpipolarTargets, chunk: _Chunk, size: torch.Size, settings: PassSettings) -> Tensor:
-    """Which cells' centres lie within ``band_px`` of each query's line (or point)."""
+    """Which cells' centres lie within ``band_px`` of each weighed query's line (or point)."""
     assert settings.band_px is not None
-    lines, start = targets.lines[chunk.items, chunk.rows], targets.start[chunk.items, chunk.rows]
+    lines, start = targets.lines[chunk.items, chunk.weighed], targets.start[chunk.items, chunk.weighed]
     y, x = (pixel_from_cell(torch.arange(n, dtype=lines.dtype, device=lines.device), settings.stride) for n in size)
     if chunk.is_point:
         across, down = (x - start[..., :1]).square_(), (y - start[..., 1:]).square_()

@@ -8,6 +8,7 @@ import torch
 from benches.line_to_window import direct_search, problem
 from posfeat.geometry.pixels import inside_image
 from posfeat.geometry.pose import invert_pose, pose_from_rotation_translation, rotation_from_axis_angle
+from posfeat.losses import similarity_pass
 from posfeat.losses.epipolar_loss import certainty_weights, epipolar_loss
 from posfeat.losses.epipolar_targets import EpipolarTargets, epipolar_targets
 from posfeat.losses.line_contrast import line_contrast_loss
@@ -85,6 +86,21 @@ def test_gradients_in_float64():
     assert torch.autograd.gradcheck(loss, maps, fast_mode=True)
     assert torch.autograd.gradcheck(search, maps, fast_mode=True)
     assert torch.autograd.gradcheck(normalised_rows, maps[0], fast_mode=True)
+
+
+@pytest.mark.parametrize("every", [2, 5])
+def test_the_contrast_of_some_queries_is_that_of_all_at_these(every, monkeypatch):
+    monkeypatch.setattr(similarity_pass, "CHUNK_ELEMENTS", 3000)  # so that chunks hold several queries, but not all
+    map0, map1, xy, targets, uniform = problem(2, 96, 128, 16)
+    results = []
+    for mass_every in (1, every):
+        inputs = [m.detach().clone().requires_grad_() for m in (map0, map1)]
+        found = search_line_to_window(*inputs, xy, targets, SearchOptions(), 4, 6.0, uniform, mass_every)
+        log_mass = found.log_mass[:, ::every] if mass_every == 1 else found.log_mass
+        (log_mass.square().sum() + found.expected.sum()).backward()
+        results.append([log_mass, *(m.grad for m in inputs)])
+    for of_all, of_some in zip(*results, strict=True):
+        torch.testing.assert_close(of_some, of_all, atol=1e-4, rtol=1e-4)
 
 
 def test_gradient_of_the_epipolar_loss_in_float64():
