@@ -12,6 +12,9 @@ from posfeat.nearest_neighbours import Neighbours, nearest_neighbours
 from posfeat.options import check_options, described
 from posfeat.types import Features, Matches, PosfeatError
 
+# Wrong matches of these weights, by their digest, are clearly less alike than right ones (docs/decisions/0005).
+_MIN_SIMILARITY = {"431598ef25560e1e": 0.88}
+
 
 @dataclass(frozen=True)
 class MatchOptions:
@@ -27,6 +30,11 @@ class MatchOptions:
 
     def __post_init__(self) -> None:
         check_options(self)
+
+
+def own_matching(weights: str) -> MatchOptions:
+    """How features of a network whose weights have this digest are matched into pairs that a model is made of."""
+    return MatchOptions(min_similarity=_MIN_SIMILARITY.get(weights))
 
 
 def match(

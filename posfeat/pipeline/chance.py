@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import math
 
+from posfeat.types import Array
+
+CERTAIN = -3.0  # once in a thousand photos, or pairs
+NEIGHBOURHOOD = 4  # limits
+_GEOMETRY_SAMPLE = 7
+
 
 def log10_chance_poses(num_matches: int, num_inliers: int, limit_px: float, width: int, height: int) -> float:
     """Logarithm of the number of poses, or homographies, that as many matches would agree with if all were wrong.
@@ -14,23 +20,41 @@ def log10_chance_poses(num_matches: int, num_inliers: int, limit_px: float, widt
     return _log10_expected(num_matches, num_inliers, math.pi * limit_px**2 / (width * height), sample=4)
 
 
-def log10_chance_geometries(num_matches: int, num_inliers: int, limit_px: float, width: int, height: int) -> float:
-    """The same of epipolar geometries: a wrong match falls within ``limit_px`` of its line, which crosses the photo."""
-    return _log10_expected(
-        num_matches, num_inliers, 2 * limit_px * math.hypot(width, height) / (width * height), sample=7
-    )
+def log10_chance_geometries(distances_px: Array, limit_px: float) -> float:
+    """The same of epipolar geometries, from how far each match (M,) lies from its line.
+
+    Wrong matches are not spread over the photo: lawn is matched with lawn and roof with roof, so that far more of them
+    than an even spread would have lie near the lines of a well-chosen geometry. But they know no line: they lie as densely
+    a few limits beside it as on it, where right ones crowd within the limit. So of the matches in the neighbourhood of
+    their line, a wrong one falls within the limit with the probability of the limit in the neighbourhood.
+    """
+    num_near = int((distances_px <= NEIGHBOURHOOD * limit_px).sum())
+    num_inliers = int((distances_px <= limit_px).sum())
+    return _log10_expected(num_near, num_inliers, 1 / NEIGHBOURHOOD, sample=_GEOMETRY_SAMPLE)
 
 
 def _log10_expected(num_matches: int, num_inliers: int, probability: float, sample: int) -> float:
-    """``sample`` matches settle what all are measured against, and so agree with it in any case."""
+    """The number of samples, and how likely as many of the other matches agree with what one of them says.
+
+    ``sample`` matches settle what all are measured against, and so agree with it in any case.
+    """
     if num_inliers <= sample:
         return math.inf
     return (
         math.log10(max(num_matches - sample, 1))
-        + _log10_choose(num_matches, num_inliers)
         + _log10_choose(num_inliers, sample)
-        + (num_inliers - sample) * math.log10(min(1.0, probability))
+        + _log10_at_least(num_inliers - sample, num_matches - sample, probability)
     )
+
+
+def _log10_at_least(k: int, n: int, probability: float) -> float:
+    """Logarithm of the probability of k or more successes out of n."""
+    if k <= n * probability:
+        return 0.0
+    odds = math.log10(probability) - math.log10(1 - probability)
+    terms = [_log10_choose(n, i) + i * odds for i in range(k, n + 1)]
+    most = max(terms)
+    return most + math.log10(sum(10 ** (term - most) for term in terms)) + n * math.log10(1 - probability)
 
 
 def _log10_choose(n: int, k: int) -> float:

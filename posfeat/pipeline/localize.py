@@ -24,12 +24,12 @@ from posfeat.interop.absolute_pose import (
     reprojection_errors,
 )
 from posfeat.interop.colmap import exif_camera, unknown_camera
-from posfeat.matching import MatchOptions, match
+from posfeat.matching import MatchOptions, match, own_matching
 from posfeat.networks.checkpoint import load
 from posfeat.networks.extraction import ExtractionOptions, read_pixels
 from posfeat.networks.posfeat import PoSFeat
 from posfeat.options import check_options, described, nested, options_from_mapping
-from posfeat.pipeline.chance import log10_chance_poses
+from posfeat.pipeline.chance import CERTAIN, log10_chance_poses
 from posfeat.pipeline.extract import Extractor, NetworkExtractor, RootSiftExtractor
 from posfeat.pipeline.localization_map import LocalizationMap
 from posfeat.pipeline.pose_uncertainty import pose_covariance
@@ -41,7 +41,6 @@ _FOCAL_FACTOR = 1.2  # of the longer side, where nothing is known
 _MOST_MAP_CAMERAS = 3
 _CLEARLY_LESS = 0.8
 _SAME_FOCAL = 0.01
-_BELIEVED = -3.0  # one chance pose in a thousand photos
 
 
 @dataclass(frozen=True)
@@ -162,7 +161,7 @@ class Localizer:
             # guesses come in the order of trust
             if pose is not None and (best is None or _clearly_better(pose, best[0], xy, xyz, self.options.pose)):
                 best = pose, focal
-        if best is None or _chance(best[0], self.options.pose) > _BELIEVED:
+        if best is None or _chance(best[0], self.options.pose) > CERTAIN:
             raise ReconstructionError(
                 f"{name} is not localized: of its {len(rows)} matches with the map no more agree on a pose than by chance"
             )
@@ -268,7 +267,9 @@ def _own_matching(extractor: Extractor | None, settings: dict[str, Any]) -> Matc
     """How these features are matched unless somebody says otherwise."""
     if extractor is not None:
         return extractor.own_matching
-    return RootSiftExtractor(1).own_matching if _is_rootsift(settings) else MatchOptions()
+    return (
+        RootSiftExtractor(1).own_matching if _is_rootsift(settings) else own_matching(str(settings.get("weights", "")))
+    )
 
 
 def _is_rootsift(settings: dict[str, Any]) -> bool:

@@ -18,11 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
-from posfeat.interop.colmap_database import ColmapDatabase
+from posfeat.geometry.epipolar import symmetric_epipolar_distance
+from posfeat.interop.colmap_database import ColmapDatabase, PairSummary
 from posfeat.interop.colmap_mapping import VerificationOptions, verify_database
 from posfeat.options import options_to_mapping
-from posfeat.pipeline.chance import log10_chance_geometries, log10_chance_poses
+from posfeat.pipeline.chance import CERTAIN, log10_chance_geometries, log10_chance_poses
 from posfeat.pipeline.choose_cameras import CameraOptions, choose_cameras
 from posfeat.pipeline.feature_store import FeatureStore, MatchStore
 from posfeat.types import Camera, DataError, StoreError, TwoViewConfiguration, TwoViewGeometry
@@ -104,12 +106,22 @@ def discard_chance(database: ColmapDatabase, max_error_px: float) -> None:
     """Take back the geometry of pairs whose matches would agree on one as well if all were wrong."""
     with database.transaction():
         for pair in database.pairs():
-            if pair.num_inliers:
-                size = min((database.size(name) for name in (pair.name0, pair.name1)), key=math.prod)
-                flat = pair.configuration.startswith(("PLANAR", "PANORAMIC"))
-                log10_chance = log10_chance_poses if flat else log10_chance_geometries
-                if log10_chance(pair.num_matches, pair.num_inliers, max_error_px, *size) > 0:
-                    database.write_geometry(pair.name0, pair.name1, NOTHING)
+            if pair.num_inliers and _log10_chance(database, pair, max_error_px) > CERTAIN:
+                database.write_geometry(pair.name0, pair.name1, NOTHING)
+
+
+def _log10_chance(database: ColmapDatabase, pair: PairSummary, max_error_px: float) -> float:
+    geometry = database.geometry(pair.name0, pair.name1)
+    flat = pair.configuration.startswith(("PLANAR", "PANORAMIC"))
+    if flat or geometry is None or geometry.fundamental is None:
+        size = min((database.size(name) for name in (pair.name0, pair.name1)), key=math.prod)
+        return log10_chance_poses(pair.num_matches, pair.num_inliers, max_error_px, *size)
+    matches = database.matches(pair.name0, pair.name1)
+    xy0, xy1 = database.keypoints(pair.name0)[matches[:, 0]], database.keypoints(pair.name1)[matches[:, 1]]
+    to_line0, to_line1 = symmetric_epipolar_distance(*map(torch.from_numpy, (geometry.fundamental, xy0, xy1)))
+    # how far both points must be moved to lie on each other's lines (Sampson's distance), as COLMAP has it
+    moved = to_line0 * to_line1 / torch.hypot(to_line0, to_line1).clamp(min=torch.finfo(torch.float64).tiny)
+    return log10_chance_geometries(moved.numpy(), max_error_px)
 
 
 def _require_room(path: Path, features: FeatureStore, names: Sequence[str], num_pairs: int) -> None:

@@ -159,8 +159,8 @@ def test_photos_from_one_place_have_no_baseline(tmp_path: Path) -> None:
 
 
 def test_too_few_matches(tmp_path: Path) -> None:
-    database_of(tmp_path, [pose(0), pose(10), pose(20)], num_points=17)
-    assert "has 17 verified matches" in no_model(tmp_path)
+    database_of(tmp_path, [pose(0), pose(10), pose(20)], num_points=28)
+    assert "has 28 verified matches" in no_model(tmp_path)
 
 
 def test_photos_without_overlap(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from posfeat.interop.colmap_database import ColmapDatabase
 from posfeat.interop.colmap_mapping import VerificationOptions
@@ -19,7 +20,7 @@ from posfeat.pipeline.choose_cameras import CameraOptions, choose_cameras
 from posfeat.pipeline.feature_store import FeatureStore, MatchStore
 from posfeat.pipeline.match import all_pairs, match_pairs
 from posfeat.pipeline.verify import verify_pairs
-from posfeat.types import Camera, DataError, OptionsError, ReconstructionError, StoreError
+from posfeat.types import Camera, DataError, Features, OptionsError, ReconstructionError, StoreError
 from tests.pipeline.projected_scene import CAMERA, WIDTH, ProjectedScene, pose, write_scene
 
 unix_only = pytest.mark.skipif(os.name != "posix", reason="uses fork and signals")
@@ -89,6 +90,21 @@ def test_matches_of_other_images_are_told_of(scene: ProjectedScene, tmp_path: Pa
     assert "gone.png, of which" in lines[0]
     missing = verified(scene, tmp_path, pairs=[("c.png", "d.png"), ("d.png", "d.png")])
     assert missing.failures[0].endswith("no matches of d.png and d.png; match them first")
+
+
+def test_regions_that_look_alike_are_no_geometry(tmp_path: Path) -> None:
+    """Different photos, lawn below and roof above: matches join the same heights, and nearly level lines fit dozens."""
+    rng = np.random.default_rng(0)
+    alike = torch.nn.functional.normalize(torch.from_numpy(rng.normal(size=(600, 32))).float(), dim=1)
+    bands = rng.choice([120.0, 350.0], 600)
+    names = ["a.png", "b.png", "c.png"]
+    with FeatureStore(tmp_path / "f.h5", "a") as store:
+        for name in names:
+            xy = np.stack([rng.uniform(0, WIDTH, 600), rng.normal(bands, 15)], axis=1)
+            store.write(name, Features(torch.from_numpy(xy).float(), torch.ones(600), alike, (WIDTH, 480)))
+    match_pairs(tmp_path / "f.h5", all_pairs(names), tmp_path / "m.h5")
+    report = verify_pairs(tmp_path / "f.h5", tmp_path / "m.h5", tmp_path, tmp_path / "d.db")
+    assert (report.num_pairs, report.num_verified) == (3, 0)
 
 
 def test_files_of_other_tools_write_slashes_as_dashes(scene: ProjectedScene, tmp_path: Path) -> None:
