@@ -20,8 +20,8 @@ import torch
 
 from posfeat.benchmarks.baselines import PEERS, RGB, Method, RootSift, digest_of_code, peer
 from posfeat.benchmarks.feature_sources import CachedMethod, FeatureSource, HlocFile, NpzFolder
-from posfeat.matching import MatchOptions
-from posfeat.networks.checkpoint import load
+from posfeat.matching import MatchOptions, own_matching
+from posfeat.networks.checkpoint import load, weights_digest
 from posfeat.networks.extraction import ExtractionOptions
 from posfeat.networks.inference import choose_dtype
 from posfeat.networks.posfeat import PoSFeat
@@ -94,10 +94,9 @@ def _ours(spec: str, setting: MethodSetting) -> Ours | None:
 class Ours:
     """A model of this project."""
 
-    own_matching = MatchOptions()
-
     def __init__(self, name: str, model: PoSFeat, extraction: ExtractionOptions) -> None:
         self.name = name
+        self.own_matching = own_matching(weights_digest(model))
         self.model, self.extraction = model, extraction
         dtype = choose_dtype(extraction.precision, model.device)
         digests = f"weights {_digest_of_weights(model)} code {digest_of_code(_CODE_THAT_EXTRACTS)}"

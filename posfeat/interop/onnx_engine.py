@@ -13,7 +13,7 @@ import torch
 from posfeat.data.images import RGB, shown
 from posfeat.interop.onnx_export import GraphHeader, onnx_bytes, read_graph_header
 from posfeat.interop.onnx_graph import uncalibrated
-from posfeat.matching import MatchOptions
+from posfeat.matching import MatchOptions, own_matching
 from posfeat.networks.extraction import ExtractionOptions, Region, extract_image
 from posfeat.networks.keypoint_selection import SelectionOptions
 from posfeat.networks.posfeat import PoSFeat
@@ -57,7 +57,7 @@ class EngineExtractor:
 
     @property
     def own_matching(self) -> MatchOptions:
-        return MatchOptions()
+        return own_matching(self.header.weights)
 
     def extract(self, rgb: RGB, allowed: Mask | None) -> Features:
         return extract_image(self._features, rgb, allowed, self.options)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import torch
 
 from posfeat.data.images import IMAGE_SUFFIXES, RGB, shown
-from posfeat.matching import MatchOptions
+from posfeat.matching import MatchOptions, own_matching
 from posfeat.networks.checkpoint import weights_digest
 from posfeat.networks.extraction import ExtractionOptions
 from posfeat.networks.posfeat import PoSFeat
@@ -64,7 +64,7 @@ class NetworkExtractor:
 
     @property
     def own_matching(self) -> MatchOptions:
-        return MatchOptions()
+        return own_matching(weights_digest(self.model))
 
     def extract(self, rgb: RGB, allowed: Mask | None) -> Features:
         return self.model.extract(rgb, mask=allowed, options=self.options)
