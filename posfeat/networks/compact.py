@@ -13,7 +13,7 @@ from typing import Annotated
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from posfeat.networks.norm import BatchNorm2d
 from posfeat.options import check_options, described
@@ -138,20 +138,28 @@ class CompactDetection(nn.Module):
     ) -> Annotated[Tensor, "batch 1 height width"]:
         descriptors = F.normalize(maps.descriptors.detach(), dim=1) * maps.descriptors.shape[1] ** 0.5
         features = torch.cat([descriptors.to(maps.stem.dtype), maps.stem.detach()], dim=1)
-        worth = _smoothed(self.worth(F.relu(self.mix(F.relu(self.reduce(features))))))
-        worth = F.interpolate(worth, size=image.shape[-2:], mode="bilinear", align_corners=False)
+        worth = F.avg_pool2d(self.worth(F.relu(self.mix(F.relu(self.reduce(features))))), 2)
         where = F.relu(self.image_second(F.relu(self.image_first(image))))
-        where = self.image_fourth(F.relu(self.image_third(where)))
-        weights, base = worth.float().split([where.shape[1], 1], dim=1)
-        # positive as in the paper: a proposed pixel is then accepted half the time at least, so that the policy does not
-        # learn to accept nothing while matches are still mostly wrong
-        return F.softplus((where.float() * weights).sum(dim=1, keepdim=True) + base)
+        return weighted_scores(self.image_fourth(F.relu(self.image_third(where))), worth)
 
 
-def _smoothed(x: Tensor) -> Tensor:
-    """Means over about 80 pixels of a map at 1/4 resolution, falling off to all sides; at 1/8."""
+@fx.wrap  # one step for whoever rewrites the network
+def weighted_scores(
+    where: Annotated[Tensor, "batch channels height width"],
+    worth: Annotated[Tensor, "batch channels_and_one rows columns"],
+) -> Annotated[Tensor, "batch 1 height width"]:
+    """The sum of the image's maps, each times what it is worth there, and of the last map of the worth."""
+    worth = F.interpolate(smoothed(worth), size=where.shape[-2:], mode="bilinear", align_corners=False)
+    weights, base = worth.float().split([where.shape[1], 1], dim=1)
+    # positive as in the paper: a proposed pixel is then accepted half the time at least, so that the policy does not
+    # learn to accept nothing while matches are still mostly wrong
+    return F.softplus((where.float() * weights).sum(dim=1, keepdim=True) + base)
+
+
+def smoothed(x: Annotated[Tensor, "batch channels rows columns"]) -> Annotated[Tensor, "batch channels rows columns"]:
+    """Means over about 80 pixels of a map at 1/8 resolution, falling off to all sides."""
     reach = 2 * (_SMOOTH_CELLS // 2)
-    x = F.pad(F.avg_pool2d(x, 2), (reach, reach, reach, reach), mode="replicate")
+    x = F.pad(x, (reach, reach, reach, reach), mode="replicate")
     for size in ((1, _SMOOTH_CELLS), (_SMOOTH_CELLS, 1)) * 2:
         x = F.avg_pool2d(x, size, 1)
     return x

@@ -33,10 +33,10 @@ def enlarge(
     if channels > FEW_CHANNELS or uneven or factor < 2:
         enlarged = F.interpolate(x, size=size, mode="bilinear", align_corners=False)
         return enlarged if other is None else enlarged.add_(other)
-    tall = _enlargement(rows, height, x.dtype) @ x.permute(0, 2, 3, 1).reshape(batch, rows, columns * channels)
+    tall = enlargement(rows, height, x.dtype) @ x.permute(0, 2, 3, 1).reshape(batch, rows, columns * channels)
     tall = tall.view(batch, height, columns, channels)
     framed = torch.cat([tall[:, :, :1], tall, tall[:, :, -1:]], dim=2).permute(0, 3, 1, 2)
-    kernel, geometry = _phases(factor, channels, x.dtype), ([0, 0], [1, 1], [1, 1], 1)
+    kernel, geometry = phases(factor, channels, x.dtype), ([0, 0], [1, 1], [1, 1], 1)
     if other is None:
         wide = CONVOLUTION(framed, kernel, None, *geometry, "none", [], "")
     else:
@@ -46,15 +46,15 @@ def enlarge(
 
 
 @lru_cache(maxsize=64)
-def _enlargement(size_in: int, size_out: int, dtype: torch.dtype) -> Annotated[Tensor, "size_out size_in"]:
+def enlargement(size_in: int, size_out: int, dtype: torch.dtype) -> Annotated[Tensor, "size_out size_in"]:
     """The matrix that enlarges along one direction."""
     unit = torch.eye(size_in)[None]
     return F.interpolate(unit, size=size_out, mode="linear", align_corners=False)[0].T.to(dtype).contiguous()
 
 
 @lru_cache(maxsize=64)
-def _phases(factor: int, channels: int, dtype: torch.dtype) -> Annotated[Tensor, "factor*channels channels 1 3"]:
+def phases(factor: int, channels: int, dtype: torch.dtype) -> Annotated[Tensor, "factor*channels channels 1 3"]:
     """The convolution that gives a cell's ``factor`` pixels, each with all channels, from the cell and its neighbours."""
-    middle = _enlargement(3, 3 * factor, torch.float32)[factor : 2 * factor]
+    middle = enlargement(3, 3 * factor, torch.float32)[factor : 2 * factor]
     kernel = torch.einsum("pk,io->poik", middle, torch.eye(channels)).reshape(factor * channels, channels, 1, 3)
     return kernel.to(dtype).contiguous(memory_format=torch.channels_last)

@@ -5,7 +5,11 @@ What is rewritten wherever it occurs, changing numbers in their last bits only:
 - an addition and a ReLU after a convolution join it (oneDNN calls this post-operations),
 - a 1x1 convolution of concatenated maps becomes a sum of convolutions, without the concatenation; a map brought to unit
   length beforehand is divided by its length afterwards, when it has fewer channels,
-- a bilinear enlargement of few channels, and an addition after it, become a matrix product and a convolution.
+- a bilinear enlargement of few channels, and an addition after it, become a matrix product and a convolution,
+- a 1x1 convolution and means over blocks after it become one convolution with a stride,
+- a 3x3 convolution to few channels takes pixels in pairs (see pixel_pairs),
+- the compact detector's weighted sum is made without large maps of float32 (see weighted_scores),
+- weights lie as oneDNN wants them, which otherwise brings them into that order at each use.
 
 A network that cannot be traced, or that gives other numbers when rewritten, stays as it is.
 """
@@ -20,9 +24,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
+from posfeat.networks.compact import weighted_scores
 from posfeat.networks.enlargement import CONVOLUTION, FEW_CHANNELS, enlarge
+from posfeat.networks.pixel_pairs import apart, is_narrow, pair_kernel
+from posfeat.networks.weighted_scores import fast_weighted_scores
 
 _TOLERANCE = 0.03  # of the largest number: 16-bit numbers are rounded at other places than before
+_REORDER: Any = getattr(torch.ops.mkldnn, "_reorder_convolution_weight", None)
 _SHORTEST = 1e-12  # length that a map is divided by at least, as in torch's normalize
 
 
@@ -34,7 +42,7 @@ def fuse(network: nn.Module, *probe: Any) -> nn.Module:
         traced = fx.symbolic_trace(network)
         with torch.no_grad():
             _Shapes(traced).run(*probe)
-            for rewrite in (_drop_identities, _split_concatenations, _fuse_enlargements, _fuse_convolutions):
+            for rewrite in _REWRITES:
                 rewrite(traced)
                 traced.graph.eliminate_dead_code()
             traced.recompile()
@@ -70,17 +78,36 @@ class FusedConv(nn.Module):
 
     def __init__(self, conv: nn.Conv2d, relu: bool) -> None:
         super().__init__()
-        self.weight, self.bias = conv.weight, conv.bias
-        self.geometry = (list(conv.padding), list(conv.stride), list(conv.dilation), conv.groups)
         self.activation = "relu" if relu else None
+        self.whole = _Convolution(conv.weight, conv.bias, (conv.padding, conv.stride, conv.dilation, conv.groups))
+        self.pairs: _Convolution | None = None
+        if is_narrow(conv):
+            bias = None if conv.bias is None else conv.bias.repeat(2)
+            self.pairs = _Convolution(pair_kernel(conv.weight), bias, ((1, 1), (1, 2), (1, 1), 1))
 
     def forward(
         self, x: Annotated[Tensor, "batch c h w"], other: Annotated[Tensor, "batch c2 h2 w2"] | None = None
     ) -> Annotated[Tensor, "batch c2 h2 w2"]:
-        parts: tuple[Any, ...] = (self.weight, self.bias, *self.geometry)
-        if other is None:
-            return CONVOLUTION(x, *parts, self.activation or "none", [], "")
-        return CONVOLUTION.binary(x, other, *parts, "add", 1.0, self.activation, [], None)
+        if other is not None:
+            return CONVOLUTION.binary(x, other, *self.whole.parts(x), "add", 1.0, self.activation, [], None)
+        if self.pairs is not None and x.shape[3] % 2 == 0:
+            return apart(CONVOLUTION(x, *self.pairs.parts(x), self.activation or "none", [], ""))
+        return CONVOLUTION(x, *self.whole.parts(x), self.activation or "none", [], "")
+
+
+class _Convolution:
+    """What a convolution is called with, its weight in the order that suits maps of the last size."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, geometry: tuple[Any, ...]) -> None:
+        self.weight, self.bias, self.geometry = weight, bias, geometry
+        self.ordered: tuple[torch.Size | None, Tensor] = (None, weight)  # together, as threads may change them
+
+    def parts(self, x: Annotated[Tensor, "batch c h w"]) -> tuple[Any, ...]:
+        size, weight = self.ordered
+        if size != x.shape and _REORDER is not None:
+            weight = _REORDER(self.weight, *self.geometry, x.shape)
+            self.ordered = (x.shape, weight)
+        return (weight, self.bias, *self.geometry)
 
 
 def over_length(x: Annotated[Tensor, "batch c h w"], factor: float) -> Annotated[Tensor, "batch 1 h w"]:
@@ -153,6 +180,26 @@ def _fuse_enlargements(traced: fx.GraphModule) -> None:
         traced.graph.erase_node(target)
 
 
+def _fuse_means(traced: fx.GraphModule) -> None:
+    """Means over blocks of a 1x1 convolution as one convolution, which reads as much and writes less."""
+    for node in list(traced.graph.nodes):
+        conv = _convolution(traced, node.args[0]) if _calls(node, F.avg_pool2d) else None
+        size = node.args[1] if len(node.args) == 2 else None
+        if conv is None or len(node.args[0].users) > 1 or not isinstance(size, int) or node.kwargs:
+            continue
+        if (conv.kernel_size, conv.stride, conv.padding) == ((1, 1), (1, 1), (0, 0)):
+            blocks = nn.Conv2d(conv.in_channels, conv.out_channels, size, size, groups=conv.groups, bias=False)
+            blocks.weight = _constant(conv.weight.repeat(1, 1, size, size) / size**2)
+            blocks.bias = conv.bias
+            _call_instead(traced, node, f"{node.args[0].name}_means", blocks, node.args[0].args)
+
+
+def _fuse_weighted_scores(traced: fx.GraphModule) -> None:
+    for node in traced.graph.nodes:
+        if _calls(node, weighted_scores):
+            node.target = fast_weighted_scores
+
+
 def _fuse_convolutions(traced: fx.GraphModule) -> None:
     for node in reversed(list(traced.graph.nodes)):  # of two convolutions that are added the later one takes the other
         conv = _convolution(traced, node)
@@ -165,23 +212,37 @@ def _fuse_convolutions(traced: fx.GraphModule) -> None:
             end = node if other is None else addition
         relu = _only_user(end, F.relu, torch.relu) or _relu_layer(traced, end)
         end = relu or end
-        if end is node:
-            continue
-        name = f"{node.name}_fused"
-        traced.add_submodule(name, FusedConv(conv, relu is not None))
-        with traced.graph.inserting_before(end):
-            new = traced.graph.call_module(name, (node.args[0],) if other is None else (node.args[0], other))
-        new.meta = end.meta
-        end.replace_all_uses_with(new)
-        for done in dict.fromkeys((end, addition if other is not None else end, node)):
-            traced.graph.erase_node(done)
+        inputs = (node.args[0],) if other is None else (node.args[0], other)
+        _call_instead(traced, end, f"{node.name}_fused", FusedConv(conv, relu is not None), inputs)
+
+
+_REWRITES = (
+    _drop_identities, _split_concatenations, _fuse_enlargements, _fuse_means, _fuse_weighted_scores, _fuse_convolutions,
+)  # fmt: skip
 
 
 def _one_by_one(weight: Tensor, bias: Tensor | None) -> nn.Conv2d:
     conv = nn.Conv2d(weight.shape[1], weight.shape[0], 1, bias=bias is not None)
-    conv.weight = nn.Parameter(weight.contiguous(memory_format=torch.channels_last), requires_grad=False)
+    conv.weight = _constant(weight)
     conv.bias = bias if bias is None else nn.Parameter(bias, requires_grad=False)
     return conv
+
+
+def _constant(weight: Tensor) -> nn.Parameter:
+    return nn.Parameter(weight.contiguous(memory_format=torch.channels_last), requires_grad=False)
+
+
+def _call_instead(
+    traced: fx.GraphModule, node: fx.Node, name: str, layer: nn.Module, arguments: tuple[Any, ...]
+) -> fx.Node:
+    """Let a new layer give what a node gave."""
+    traced.add_submodule(name, layer)
+    with traced.graph.inserting_before(node):
+        new = traced.graph.call_module(name, arguments)
+    new.meta = node.meta
+    node.replace_all_uses_with(new)
+    traced.graph.erase_node(node)
+    return new
 
 
 def _unit_length(node: Any) -> tuple[fx.Node, Any] | None:

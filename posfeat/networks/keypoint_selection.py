@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -73,8 +74,8 @@ def find_peaks(
     # a frame of False around the map, so that looking at neighbours by their distance in memory never wraps around
     framed = score_map.new_zeros((height + 2 * radius, width + 2 * radius), dtype=torch.bool)
     wanted = framed[radius : radius + height, radius : radius + width]
-    torch.eq(score_map, window_maximum(score_map, options.nms_size), out=wanted)
-    wanted &= score_map > options.threshold
+    above = torch.nextafter(torch.tensor(options.threshold), torch.tensor(torch.inf)).item()  # the threshold
+    torch.eq(score_map, window_maximum(score_map, options.nms_size).clamp(min=above), out=wanted)
     if mask is not None:
         wanted &= mask
     index = _first_of_ties(framed, radius)
@@ -105,12 +106,19 @@ def peak_map(
 
 def best_peaks(peaks: Peaks, count: int) -> Peaks:
     """The ``count`` peaks with the highest scores, best first; equal scores stay in reading order."""
-    if len(peaks.scores) > count:  # sorting all would take longer than all the rest
+    if len(peaks.scores) > 2 * count:  # sorting all would take longer than all the rest
         lowest = torch.topk(peaks.scores, count, sorted=False).values.min()
         good = peaks.scores >= lowest
         peaks = Peaks(*(column[good] for column in peaks))
-    order = torch.sort(peaks.scores, descending=True, stable=True).indices[:count]
+    order = best_first(peaks.scores)[:count]
     return Peaks(*(column[order] for column in peaks))
+
+
+def best_first(scores: Annotated[Tensor, "count"]) -> Annotated[Tensor, "count"]:
+    """The order of falling scores; equal ones stay as they are."""
+    if scores.device.type == "cpu":  # NumPy is three times as fast
+        return torch.from_numpy(np.argsort(-scores.detach().numpy(), kind="stable"))
+    return torch.sort(scores, descending=True, stable=True).indices
 
 
 def window_maximum(score_map: Annotated[Tensor, "height width"], size: int) -> Annotated[Tensor, "height width"]:
@@ -144,7 +152,7 @@ def _first_of_ties(
     Two maxima in one window have the same score, or one of them would be none.
     """
     flat, row = framed.reshape(-1), framed.shape[1]
-    index = flat.nonzero().squeeze(1)
+    index = torch.from_numpy(np.flatnonzero(flat)) if flat.device.type == "cpu" else flat.nonzero().squeeze(1)
     tied = torch.zeros_like(index, dtype=torch.bool)
     for dy in range(-radius, 1):
         for dx in range(-radius, radius + 1 if dy else 0):
@@ -166,10 +174,10 @@ def refine_positions(
 def _neighbourhoods(score_map: Tensor, peaks: Peaks) -> Annotated[Tensor, "3 3 num_peaks"]:
     """The 3x3 scores around each peak; beyond the rim the rim is repeated."""
     height, width = score_map.shape
-    rows = [(peaks.y + dy).clamp_(0, height - 1) * width for dy in (-1, 0, 1)]
-    columns = [(peaks.x + dx).clamp_(0, width - 1) for dx in (-1, 0, 1)]
-    flat = score_map.reshape(-1)
-    return torch.stack([torch.stack([flat[row + column] for column in columns]) for row in rows])
+    steps = torch.arange(-1, 2, device=score_map.device)[:, None]
+    rows, columns = (peaks.y + steps).clamp(0, height - 1), (peaks.x + steps).clamp(0, width - 1)
+    index = (rows * width)[:, None] + columns
+    return score_map.reshape(-1).index_select(0, index.reshape(-1)).view(index.shape)
 
 
 def _weighted_mean(around: Annotated[Tensor, "3 3 num_peaks"]) -> Annotated[Tensor, "num_peaks 2"]:

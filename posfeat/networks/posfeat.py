@@ -42,6 +42,7 @@ from posfeat.processor import keep_freed_memory
 from posfeat.types import DenseFeatures, Features
 
 _MAKING = Lock()  # of fast copies: several threads may want the first one at once
+_USUAL = ExtractionOptions()  # checking options takes a while
 ImageLike = str | os.PathLike[str] | npt.NDArray[Any] | Tensor
 
 
@@ -83,6 +84,10 @@ class PoSFeat(nn.Module):
         self.detection = detection
         self._fast: FastNetworks | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the fast copy, whose weights lie as this processor wants them: whoever copies a model makes its own."""
+        return vars(self) | {"_fast": None}
+
     def forward(self, image: Annotated[Tensor, "batch 3 height width"]) -> DenseFeatures:
         return self.dense(image)
 
@@ -108,7 +113,7 @@ class PoSFeat(nn.Module):
         Positions are those of the original image, whatever scales and rotations (degrees) are looked at besides.
         Nothing is detected where ``mask`` is black (0).
         """
-        options = options or ExtractionOptions()
+        options = options or _USUAL
         if max_keypoints is not None:
             selection = dataclasses.replace(options.selection, max_keypoints=max_keypoints)
             options = dataclasses.replace(options, selection=selection)
@@ -125,7 +130,7 @@ class PoSFeat(nn.Module):
 
         Faster on accelerators; a processor is as fast with one image after another.
         """
-        options = options or ExtractionOptions()
+        options = options or _USUAL
         networks = self._fast_networks(options.precision)
         alike = (list(group) for _, group in groupby((read_pixels(i, None)[0] for i in images), lambda rgb: rgb.shape))
         return [features for group in alike for features in extract_batch(networks, group, options)]
@@ -138,7 +143,7 @@ class PoSFeat(nn.Module):
         options: ExtractionOptions | None = None,
     ) -> Features:
         """Descriptors, and the detector's scores, at the caller's own positions (N, 2), in the caller's order."""
-        options = options or ExtractionOptions()
+        options = options or _USUAL
         rgb, _ = read_pixels(image, None)
         return describe_image(self._fast_networks(options.precision), rgb, read_positions(keypoints), options)
 

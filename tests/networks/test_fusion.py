@@ -55,25 +55,27 @@ def test_activations_and_additions_join_the_convolution() -> None:
     assert_same(Network(lambda n, x: F.relu(n.norm(n.first(x)))), ["FusedConv"])
     assert_same(Network(lambda n, x: n.activation(n.first(x))), ["FusedConv"])
     residual = Network(lambda n, x: (lambda y: F.relu(y + n.second(F.relu(n.second(y)))))(n.first(x)))
-    assert_same(residual, ["Conv2d", "FusedConv", "FusedConv"])
-    assert_same(Network(lambda n, x: F.relu(n.first(x) + n.first(2 * x))), ["Conv2d", "mul", "FusedConv"])
-    assert_same(Network(lambda n, x: (lambda y: n.second(y) + y)(n.first(x))), ["Conv2d", "FusedConv"])
+    assert_same(residual, ["FusedConv", "FusedConv", "FusedConv"])
+    assert_same(Network(lambda n, x: F.relu(n.first(x) + n.first(2 * x))), ["FusedConv", "mul", "FusedConv"])
+    assert_same(Network(lambda n, x: (lambda y: n.second(y) + y)(n.first(x))), ["FusedConv", "FusedConv"])
 
 
 def test_what_is_used_twice_or_is_broadcast_stays() -> None:
     twice = Network(lambda n, x: (lambda y: F.relu(y) * y)(n.first(x)))
-    assert_same(twice, ["Conv2d", "relu", "mul"])
-    assert_same(Network(lambda n, x: F.relu(n.first(x) + x.mean(1, keepdim=True))), ["Conv2d", "mean", "add", "relu"])
-    assert_same(Network(lambda n, x: (lambda y: y + y)(n.first(x))), ["Conv2d", "add"])
+    assert_same(twice, ["FusedConv", "relu", "mul"])
+    assert_same(
+        Network(lambda n, x: F.relu(n.first(x) + x.mean(1, keepdim=True))), ["FusedConv", "mean", "add", "relu"]
+    )
+    assert_same(Network(lambda n, x: (lambda y: y + y)(n.first(x))), ["FusedConv", "add"])
 
 
 def test_concatenations_become_sums() -> None:
     plain = Network(lambda n, x: F.relu(n.mix(torch.cat([n.first(x), n.second(n.first(x))], dim=1))))
-    assert_same(plain, ["Conv2d", "Conv2d", "Conv2d", "Conv2d", "FusedConv"])
+    assert_same(plain, ["FusedConv", "FusedConv", "FusedConv", "FusedConv", "FusedConv"])
     unit = Network(lambda n, x: (lambda y: n.mix(torch.cat([F.normalize(y, dim=1) * 6**0.5, y], dim=1)))(n.first(x)))
-    assert_same(unit, ["Conv2d", "Conv2d", "over_length", "mul", "FusedConv"])
+    assert_same(unit, ["FusedConv", "FusedConv", "over_length", "mul", "FusedConv"])
     wide = Network(lambda n, x: n.second(torch.cat([x, x], dim=1)))  # a 3x3 convolution
-    assert_same(wide, ["cat", "Conv2d"])
+    assert_same(wide, ["cat", "FusedConv"])
 
 
 @pytest.mark.parametrize("factor", [2, 3, 4])
@@ -97,11 +99,30 @@ def test_enlargements_in_a_network() -> None:
     def up(x: Tensor) -> Tensor:
         return F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False)
 
-    assert_same(Network(lambda n, x: up(n.first(x))), ["Conv2d", "enlarge"])
+    assert_same(Network(lambda n, x: up(n.first(x))), ["FusedConv", "enlarge"])
     together = Network(lambda n, x: up(n.first(x)) + n.first(up(x)))
-    assert_same(together, ["Conv2d", "enlarge", "Conv2d", "enlarge"])
+    assert_same(together, ["FusedConv", "enlarge", "FusedConv", "enlarge"])
     many = Network(lambda n, x: F.relu(up(n.first(x)) + n.first(up(x))), channels=40)
-    assert_same(many, ["Conv2d", "interpolate", "enlarge", "FusedConv"])
+    assert_same(many, ["FusedConv", "interpolate", "enlarge", "FusedConv"])
+
+
+@pytest.mark.parametrize("size", [(21, 34), (21, 35), (8, 2)])
+def test_narrow_convolutions_take_pixels_in_pairs(size: tuple[int, int]) -> None:
+    assert_same(Network(lambda n, x: n.second(F.relu(n.first(x)))), ["FusedConv", "FusedConv"], size)
+
+
+def test_means_after_a_1x1_convolution_join_it() -> None:
+    mean = Network(lambda n, x: F.avg_pool2d(n.mix(x.repeat(1, 4, 1, 1)), 2))
+    assert_same(mean, ["repeat", "FusedConv"], (22, 35))
+    assert_same(Network(lambda n, x: F.avg_pool2d(n.first(x), 2)), ["FusedConv", "avg_pool2d"])
+
+
+def test_a_layer_fits_the_size_of_each_image() -> None:
+    fused = fuse(network := Network(lambda n, x: F.relu(n.first(x)), channels=48), torch.randn(1, 3, 16, 16))
+    for size in ((1, 3, 120, 160), (2, 3, 7, 9), (1, 3, 120, 160)):
+        image = torch.randn(size)
+        with torch.no_grad():
+            assert torch.allclose(fused(image), network(image), atol=1e-5)
 
 
 def test_networks_that_cannot_be_rewritten_stay(monkeypatch: pytest.MonkeyPatch) -> None:

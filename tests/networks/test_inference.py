@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 import torch
 from hypothesis import given
@@ -55,6 +58,26 @@ def test_the_fast_copy_gives_the_same_maps(architecture: str) -> None:
         for found, true in ((maps.descriptors, expected.descriptors), (maps.scores, expected.scores)):
             assert float((found.float() - true).abs().max() / true.abs().max()) < limit
     assert any(isinstance(module, nn.BatchNorm2d) for module in model.modules())
+
+
+def test_a_model_that_has_extracted_can_be_copied() -> None:
+    model = worked_in(build_model(SMALL["compact"]))
+    pixels = torch.randint(256, (64, 80, 3), dtype=torch.uint8).numpy()
+    found = model.extract(pixels)
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert torch.equal(other.extract(pixels).keypoints, found.keypoints)
+
+
+def test_the_fast_copy_notices_new_weights() -> None:
+    model = worked_in(build_model(SMALL["compact"]))
+    first = model._fast_networks("fp32")
+    assert model._fast_networks("fp32") is first
+    with torch.no_grad():
+        model.detection.worth.bias.add_(1)  # type: ignore[union-attr, operator]
+    second = model._fast_networks("fp32")
+    assert second is not first
+    model.detection.worth = copy.deepcopy(model.detection.worth)
+    assert model._fast_networks("fp32") is not second
 
 
 class Branches(nn.Module):
