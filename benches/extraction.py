@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import copy
 import importlib.util
 import io
 import sys
@@ -28,8 +27,9 @@ from posfeat.benchmarks.baselines import Disk
 from posfeat.data.images import normalise
 from posfeat.networks.checkpoint import load
 from posfeat.networks.extraction import ExtractionOptions
+from posfeat.networks.inference import inference_copy
 from posfeat.networks.keypoint_selection import SelectionOptions
-from posfeat.networks.posfeat import PoSFeat
+from posfeat.networks.posfeat import DenseNetworks, PoSFeat
 from posfeat.types import MissingExtraError
 
 KEYPOINTS = 4096
@@ -132,12 +132,11 @@ def main() -> None:
     image = photo()
     ways = all_ways(image)
     if arguments.compile:
-        fast = load("default", "cpu")._fast_networks("auto")
+        model = load("default", "cpu")
+        fast = model._fast_networks("auto")
         given = normalise(image).to(fast.dtype)
-        for name, networks in (
-            ("networks", fast.networks),
-            ("torch.compile", torch.compile(copy.deepcopy(fast.networks))),
-        ):
+        plain = inference_copy(DenseNetworks(model.description, model.detection), fast.dtype, given)
+        for name, networks in (("networks", fast.networks), ("torch.compile", torch.compile(plain))):
             ways[name] = torch.no_grad()(partial(networks, given))
     for name, times in in_turn(ways, arguments.rounds, 60).items():
         print(f"{name:32}" + "".join(f"{part} {value:8.1f} ms   " for part, value in times._asdict().items()))

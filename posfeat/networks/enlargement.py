@@ -1,4 +1,4 @@
-"""Bilinear enlargement of maps with few channels, for processors: as a matrix product and a convolution."""
+"""Bilinear enlargement for processors: of few channels as a matrix product and a convolution, of many as weighted means."""
 
 from __future__ import annotations
 
@@ -43,6 +43,21 @@ def enlarge(
         cells = other.permute(0, 2, 3, 1).reshape(batch, height, columns, factor * channels).permute(0, 3, 1, 2)
         wide = CONVOLUTION.binary(framed, cells, kernel, None, *geometry, "add", 1.0, None, [], None)
     return wide.permute(0, 2, 3, 1).reshape(batch, height, width, channels).permute(0, 3, 1, 2)
+
+
+def double(
+    x: Annotated[Tensor, "batch channels rows columns"],
+) -> Annotated[Tensor, "batch channels double_rows double_columns"]:
+    """Bilinear enlargement by 2: of every number and each of its neighbours a mean of 3 to 1, along y and then along x."""
+    x = x.permute(0, 2, 3, 1)
+    for dim in (1, 2):
+        size = x.shape[dim]
+        framed = torch.cat([x.narrow(dim, 0, 1), x, x.narrow(dim, size - 1, 1)], dim)
+        parts = x.new_empty(*x.shape[: dim + 1], 2, *x.shape[dim + 1 :])
+        for part in (0, 1):
+            torch.lerp(x, framed.narrow(dim, 2 * part, size), 0.25, out=parts.select(dim + 1, part))
+        x = parts.flatten(dim, dim + 1)
+    return x.permute(0, 3, 1, 2)
 
 
 @lru_cache(maxsize=64)

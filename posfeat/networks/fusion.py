@@ -5,7 +5,8 @@ What is rewritten wherever it occurs, changing numbers in their last bits only:
 - an addition and a ReLU after a convolution join it (oneDNN calls this post-operations),
 - a 1x1 convolution of concatenated maps becomes a sum of convolutions, without the concatenation; a map brought to unit
   length beforehand is divided by its length afterwards, when it has fewer channels,
-- a bilinear enlargement of few channels, and an addition after it, become a matrix product and a convolution,
+- a bilinear enlargement of few channels, and an addition after it, become a matrix product and a convolution; one of many
+  16-bit channels by 2 becomes weighted means,
 - a 1x1 convolution and means over blocks after it become one convolution with a stride,
 - a 3x3 convolution to few channels takes pixels in pairs (see pixel_pairs),
 - the compact detector's weighted sum is made without large maps of float32 (see weighted_scores),
@@ -25,7 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from posfeat.networks.compact import weighted_scores
-from posfeat.networks.enlargement import CONVOLUTION, FEW_CHANNELS, enlarge
+from posfeat.networks.enlargement import CONVOLUTION, FEW_CHANNELS, double, enlarge
 from posfeat.networks.pixel_pairs import apart, is_narrow, pair_kernel
 from posfeat.networks.weighted_scores import fast_weighted_scores
 
@@ -166,8 +167,11 @@ def _fuse_enlargements(traced: fx.GraphModule) -> None:
     for node in list(traced.graph.nodes):
         if not _calls(node, F.interpolate) or node.kwargs["mode"] != "bilinear" or node.kwargs["align_corners"]:
             continue
-        few = "kind" in node.meta and node.meta["kind"].shape[1] <= FEW_CHANNELS
-        if not few or isinstance(node.kwargs["scale_factor"], (tuple, list)):
+        if "kind" not in node.meta or isinstance(node.kwargs["scale_factor"], (tuple, list)):
+            continue
+        if node.meta["kind"].shape[1] > FEW_CHANNELS:
+            if node.kwargs["scale_factor"] == 2 and _dtype(node) == torch.bfloat16:  # of float32 torch is as fast
+                node.target, node.args, node.kwargs = double, node.args[:1], {}
             continue
         sizes = (node.kwargs["size"], node.kwargs["scale_factor"])
         addition = _only_user(node, operator.add, torch.add)

@@ -33,14 +33,15 @@ def fast_weighted_scores(
     cell = width // columns
     if (height, width) != (cell * rows, cell * columns) or cell < 2 or max(height, width) > LONGEST_PX:
         return weighted_scores(where, worth)
-    small = _smoothed_and_framed(worth.float())
+    # along x smoothed, the first and the last column repeated once
+    small = worth.float().transpose(1, 2) @ _framed_smoothing(columns)
     weights, base = small[:, :, :-1].transpose(2, 3).flatten(2), small[:, :, -1]
-    framed = enlargement(rows, height, where.dtype) @ weights.to(where.dtype)
+    framed = _smooth_enlargement(rows, height, where.dtype) @ weights.to(where.dtype)
     products = CONVOLUTION.binary(
         _cells(framed, channels), _cells(where.permute(0, 2, 3, 1).flatten(2), cell * channels),
         phases(cell, channels, where.dtype), None, *_GEOMETRY, "mul", 1.0, None, [], None,
     )  # fmt: skip
-    framed = _cells(enlargement(rows, height, torch.float32) @ base, 1)
+    framed = _cells(_smooth_enlargement(rows, height, torch.float32) @ base, 1)
     bases = CONVOLUTION(framed, phases(cell, 1, torch.float32), None, *_GEOMETRY, "none", [], "")
     total = _total(cell, channels)
     sums = CONVOLUTION.binary(products.float(), bases, total, None, *_GEOMETRY, "add", 1.0, None, [], None)
@@ -54,26 +55,21 @@ def _cells(
     return rows.unflatten(2, (-1, channels)).permute(0, 3, 1, 2)
 
 
-def _smoothed_and_framed(
-    worth: Annotated[Tensor, "batch channels rows columns"],
-) -> Annotated[Tensor, "batch rows channels framed_columns"]:
-    """The smoothed maps, with the first and the last column repeated once."""
-    batch, channels, rows, columns = worth.shape
-    down = _smoothing(rows) @ worth.permute(0, 2, 1, 3).reshape(batch, rows, channels * columns)
-    return down.view(batch, rows, channels, columns) @ _framing(columns)
-
-
 @lru_cache(maxsize=16)
+def _framed_smoothing(size: int) -> Annotated[Tensor, "size framed_size"]:
+    """The matrix that smooths rows from the right and repeats their first and last number once."""
+    return F.pad(_smoothing(size).T[None], (1, 1), mode="replicate")[0]
+
+
+@lru_cache(maxsize=32)
+def _smooth_enlargement(size_in: int, size_out: int, dtype: torch.dtype) -> Annotated[Tensor, "size_out size_in"]:
+    """The matrix that smooths and enlarges along one direction."""
+    return (enlargement(size_in, size_out, torch.float32) @ _smoothing(size_in)).to(dtype)
+
+
 def _smoothing(size: int) -> Annotated[Tensor, "size size"]:
     """The matrix that smooths along one direction."""
-    unit = torch.eye(size)[:, None, :, None]
-    return smoothed(unit)[:, 0, :, 0].T.contiguous()
-
-
-@lru_cache(maxsize=16)
-def _framing(size: int) -> Annotated[Tensor, "size framed_size"]:
-    """The same matrix, turned, its first and last column repeated once."""
-    return F.pad(_smoothing(size).T[None], (1, 1), mode="replicate")[0]
+    return smoothed(torch.eye(size)[:, None, :, None])[:, 0, :, 0].T
 
 
 @lru_cache(maxsize=4)

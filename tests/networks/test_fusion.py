@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from posfeat.networks import fusion
-from posfeat.networks.enlargement import enlarge
+from posfeat.networks.enlargement import double, enlarge
 from posfeat.networks.fusion import FusedConv, fuse
 from posfeat.networks.posfeat import ModelOptions, build_model
 
@@ -88,6 +88,13 @@ def test_enlargement(factor: int, channels: int) -> None:
     assert torch.allclose(enlarge(small, other, (9 * factor, 13 * factor), None), expected + other, atol=1e-5)
 
 
+@pytest.mark.parametrize("size", [(9, 13), (1, 1), (2, 5)])
+def test_double(size: tuple[int, int]) -> None:
+    for small in (torch.randn(2, 7, *size), torch.randn(2, 7, *size).contiguous(memory_format=torch.channels_last)):
+        expected = F.interpolate(small, scale_factor=2, mode="bilinear", align_corners=False)
+        assert torch.allclose(double(small), expected, atol=1e-6)
+
+
 def test_enlargement_by_other_factors() -> None:
     small = torch.randn(1, 4, 9, 13)
     for size in ((9, 13), (20, 26), (19, 27), (5, 39)):
@@ -142,3 +149,7 @@ def test_the_compact_model_is_rewritten() -> None:
         assert steps.count("FusedConv") > 4
         assert steps.count("relu") < 2
         assert "cat" not in steps
+    bf16 = build_model(ModelOptions()).eval()._fast_networks("bf16").networks
+    if isinstance(bf16.get_submodule("description"), fx.GraphModule):  # as elsewhere convolutions of such numbers fail
+        assert layers(bf16.get_submodule("description")).count("double") == 2
+        assert layers(bf16.get_submodule("detection"))[-1] == "fast_weighted_scores"

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from posfeat.networks.keypoint_selection import SelectionOptions, SubPixel, select_keypoints, window_maximum
+from posfeat.networks.keypoint_selection import SelectionOptions, SubPixel, best_first, select_keypoints, window_maximum
 from posfeat.types import OptionsError
 
 
@@ -105,6 +105,12 @@ def test_equal_scores_stay_in_reading_order() -> None:
     scores[4, 10::10] = 1
     found = positions(scores, plain(max_keypoints=100, threshold=0.5))
     assert found == [(10.0 * i, 4.0) for i in range(1, 101)]
+
+
+def test_best_first_is_a_stable_sort() -> None:
+    extremes = torch.tensor([float("inf"), -float("inf"), 1e-42, -1e-42, 3e38])
+    for scores in (torch.randn(500), torch.randint(1, 3, (500,)).float(), torch.tensor([]), extremes):
+        assert torch.equal(best_first(scores), torch.sort(scores, descending=True, stable=True).indices)
 
 
 @given(st.floats(-0.45, 0.45), st.floats(-0.45, 0.45), st.floats(0.02, 0.2), st.floats(0.02, 0.2), st.floats(-0.6, 0.6))

@@ -22,7 +22,7 @@ def test_they_are_those_of_the_straightforward_way(size: tuple[int, int, int, in
 
 
 def test_sixteen_bit_maps_lose_as_little() -> None:
-    where, worth = torch.randn(1, 8, 96, 160), torch.randn(1, 9, 12, 20)
+    where, worth = torch.randn(1, 8, 96, 160), torch.rand(1, 9, 12, 20)
     expected = weighted_scores(where, worth)
     plain, fast = (f(where.bfloat16(), worth.bfloat16()) for f in (weighted_scores, fast_weighted_scores))
     assert fast.dtype == torch.float32
