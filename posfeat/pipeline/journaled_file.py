@@ -4,6 +4,8 @@ HDF5 leaves a file unreadable when the process dies between two of its writes. H
 
 - Bytes beyond the committed end go straight to the file. Nothing refers to them yet, so half of them do no harm.
 - Bytes that replace committed ones wait in memory.
+- Where the disk is full, bytes wait in memory too, and the commit fails: HDF5 may end the process when a write of its
+  own fails, and writes even when it is closed.
 - A commit first writes the waiting bytes, with a checksum, to a journal beside the file, then into the file, then
   removes the journal. A journal found on opening is applied again if it is whole (the process died while the file was
   being changed) and thrown away if not (it died before).
@@ -37,12 +39,15 @@ class JournaledFile(io.RawIOBase):
         except BaseException:
             os.close(self._descriptor)
             raise
-        self._committed_end = self._end()
         self._waiting: list[tuple[int, bytes]] = []
+        self._failure: OSError | None = None  # of a write; from then on all bytes wait
+        self._committed_end = self._end()
         self._position = 0
 
     def commit(self) -> None:
         """Make everything written so far permanent, as one change."""
+        if self._failure is not None:
+            raise self._failure
         os.fsync(self._descriptor)
         if self._waiting:
             _write_journal(_journal_path(self._path), self._waiting)
@@ -85,6 +90,7 @@ class JournaledFile(io.RawIOBase):
         start, length = self._position, len(view)
         os.lseek(self._descriptor, start, os.SEEK_SET)
         data = bytearray(os.read(self._descriptor, length))
+        data.extend(bytes(max(min(length, self._end() - start) - len(data), 0)))
         for offset, content in self._waiting:
             first, last = max(offset, start), min(offset + len(content), start + len(data))
             if first < last:
@@ -99,12 +105,24 @@ class JournaledFile(io.RawIOBase):
         if inside:
             self._waiting.append((start, content[:inside]))
         if inside < len(content):
-            _write_at(self._descriptor, start + inside, content[inside:])
+            self._write_new(start + inside, content[inside:])
         self._position += len(content)
         return len(content)
 
+    def _write_new(self, offset: int, content: bytes) -> None:
+        if self._failure is None:
+            try:
+                _write_at(self._descriptor, offset, content)
+                return
+            except OSError as error:
+                self._failure = error
+        self._waiting.append((offset, content))
+
     def _end(self) -> int:
-        return os.fstat(self._descriptor).st_size
+        size = os.fstat(self._descriptor).st_size
+        if self._failure is None:
+            return size
+        return max(size, *(offset + len(content) for offset, content in self._waiting))
 
 
 def needs_recovery(path: Path) -> bool:

@@ -281,3 +281,27 @@ def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path: Path) -> None:
         assert 3 < len(store) < 20
         assert store.verify() == []
         store.write("after.jpg", features_of(1))
+
+
+def test_hdf5_never_hears_of_a_full_disk(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """It complains where nobody can catch it, and may end the process; the rest of a batch waits in memory instead."""
+    path, real = tmp_path / "m.h5", journaled_file._write_at
+    matches = Matches(torch.stack([torch.arange(3000)] * 2, dim=1), torch.rand(3000))
+    pairs = [(f"{number}.jpg", f"{number + 1}.jpg") for number in range(40)]
+    for room in range(20_000, 420_000, 50_000):
+        path.unlink(missing_ok=True)
+        with MatchStore(path, "a", {}) as store:
+            store.write("a.jpg", "b.jpg", matches, 3000)
+
+        def full(descriptor: int, offset: int, content: bytes, end: int = path.stat().st_size + room) -> None:
+            if offset + len(content) > end:
+                raise OSError(28, "No space left on device")
+            real(descriptor, offset, content)
+
+        with pytest.MonkeyPatch.context() as patch, MatchStore(path, "a", {}) as store:
+            patch.setattr(journaled_file, "_write_at", full)
+            with pytest.raises(StoreError, match="No space left on device; is the disk full"):
+                store.write_all([(*pair, matches, 3000) for pair in pairs])
+        with MatchStore(path) as store:
+            assert store.pairs() == [("a.jpg", "b.jpg")]
+    assert capfd.readouterr().err == ""
