@@ -29,7 +29,7 @@ from posfeat.losses.line_to_window import (
     SearchResult,
     search_line_to_window,
     window_noise,
-    window_points,
+    window_offsets,
 )
 from posfeat.losses.query_points import grid_query_points
 
@@ -51,7 +51,10 @@ def direct_search(
     centre = candidates.gather(2, best[..., None, None].expand(-1, -1, 1, 2))[:, :, 0]
     centre = centre + window_noise(uniform, height, width, options)
     columns, rows = (max(2, round(options.window * size / STRIDE)) for size in (width, height))
-    points = window_points(centre, rows, columns, STRIDE)
+    offsets = torch.meshgrid(
+        window_offsets(columns, STRIDE, centre), window_offsets(rows, STRIDE, centre), indexing="xy"
+    )
+    points = centre.unsqueeze(2) + torch.stack(offsets, dim=-1).reshape(-1, 2)
     similarity = torch.einsum("bnd,bdnp->bnp", queries, sample_map(unit1, points, STRIDE))
     valid = targets.valid & inside_image(centre, height, width)
     usable = inside_image(points, height, width) | ~valid.unsqueeze(-1)

@@ -39,7 +39,7 @@ class SearchResult(NamedTuple):
     sigma: Annotated[Tensor, "batch points"]  # its distribution's deviations in x and y, added; [-1, 1] coordinates
     valid: Annotated[Tensor, "batch points"]
     centre: Annotated[Tensor, "batch points 2"]
-    log_mass: Annotated[Tensor, "batch weighed_points"]  # of the whole map's softmax near the line; 0 unless asked for
+    log_mass: Annotated[Tensor, "batch points"]  # of the whole map's softmax near the line; 0 unless asked for
 
 
 def search_line_to_window(
@@ -51,29 +51,34 @@ def search_line_to_window(
     stride: int = 4,
     band_px: float | None = None,
     uniform: Annotated[Tensor, "batch points 2"] | None = None,
-    mass_every: int = 1,
 ) -> SearchResult:
     """Expected positions in image 1 of points of image 0; maps need not be normalised.
 
     ``uniform`` holds random numbers in [0, 1) for the windows' noise; without it there is none. ``band_px``
-    also asks for the log mass that the line contrast needs, of every ``mass_every``-th query, from the same similarities.
+    also asks for the log mass that the line contrast needs, from the same similarities.
     """
     height, width = map1.shape[-2] * stride, map1.shape[-1] * stride
     unit0, unit1 = normalised_rows(map0), normalised_rows(map1)
     queries = F.normalize(sample_rows(unit0, xy0, stride), dim=-1)
     columns, rows = (max(2, round(options.window * size / stride)) for size in (width, height))
-    settings = PassSettings(options.line_points, rows, columns, stride, band_px, mass_every, options.temperature)
+    gradient_dtype = map1.dtype if map1.dtype == torch.bfloat16 else torch.float32  # what reaches the maps has theirs
+    settings = PassSettings(options.line_points, rows, columns, stride, band_px, options.temperature, gradient_dtype)
     noise_px = torch.zeros_like(xy0) if uniform is None else window_noise(uniform, height, width, options)
     found = similarity_pass(queries, unit1, targets, noise_px, settings)
-    points = window_points(found.centre, rows, columns, stride)
-    similarity = blend_window(found.window, found.corner, rows, columns)
     valid = targets.valid & inside_image(found.centre, height, width)
-    usable = inside_image(points, height, width) | ~valid.unsqueeze(-1)
+    similarity = blend_window(found.window, found.corner, rows, columns)
+    x, y = (
+        found.centre[..., axis, None] + window_offsets(number, stride, xy0)
+        for axis, number in enumerate((columns, rows))
+    )
+    usable = ((y >= -0.5) & (y <= height - 0.5)).unsqueeze(-1) & ((x >= -0.5) & (x <= width - 0.5)).unsqueeze(-2)
+    usable = usable | ~valid[..., None, None]
     logits = (similarity * options.temperature).masked_fill(~usable, float("-inf"))
-    probability = logits.softmax(dim=-1).unsqueeze(-1)
-    expected = (probability * points).sum(2)
-    half_size = points.new_tensor([width / 2, height / 2])
-    variance = (probability * ((points - expected.detach().unsqueeze(2)) / half_size).square()).sum(2)
+    probability = logits.flatten(-2).softmax(dim=-1).view_as(logits)
+    # the window's columns and rows are straight, so each axis' mean and spread need the sums along the other one only
+    moments = [mean_and_variance(probability.sum(-2), x), mean_and_variance(probability.sum(-1), y)]
+    expected = torch.stack([mean for mean, _ in moments], dim=-1)
+    variance = torch.stack([spread for _, spread in moments], dim=-1) / xy0.new_tensor([width / 2, height / 2]).square()
     sigma = variance.clamp(min=1e-10).sqrt().sum(-1)  # the root's slope at 0 is infinite
     return SearchResult(expected, sigma, valid, found.centre, found.log_mass)
 
@@ -86,18 +91,24 @@ def window_noise(uniform: Tensor, height: int, width: int, options: SearchOption
     return shift * options.window * uniform.new_tensor([width / 2, height / 2])
 
 
-def window_points(centre: Tensor, rows: int, columns: int, stride: int) -> Annotated[Tensor, "batch points cells 2"]:
-    """Positions of the window's points: the map's own spacing, centred on ``centre``."""
-    y = torch.arange(rows, dtype=centre.dtype, device=centre.device) - (rows - 1) / 2
-    x = torch.arange(columns, dtype=centre.dtype, device=centre.device) - (columns - 1) / 2
-    offsets = torch.stack(torch.meshgrid(x, y, indexing="xy"), dim=-1).reshape(-1, 2) * stride
-    return centre.unsqueeze(2) + offsets
+def window_offsets(number: int, stride: int, like: Tensor) -> Annotated[Tensor, "number"]:
+    """Where the columns (or rows) of a window lie from its centre: the map's own spacing."""
+    return (torch.arange(number, dtype=like.dtype, device=like.device) - (number - 1) / 2) * stride
 
 
-def blend_window(window: Tensor, corner: Tensor, rows: int, columns: int) -> Annotated[Tensor, "batch points cells"]:
+def mean_and_variance(
+    probability: Annotated[Tensor, "batch points cells"], position: Annotated[Tensor, "batch points cells"]
+) -> tuple[Annotated[Tensor, "batch points"], Annotated[Tensor, "batch points"]]:
+    """Of positions along one axis; the variance has no gradient through the mean, as that is least at the mean anyway."""
+    mean = (probability * position).sum(-1)
+    return mean, (probability * (position - mean.detach().unsqueeze(-1)).square()).sum(-1)
+
+
+def blend_window(
+    window: Tensor, corner: Tensor, rows: int, columns: int
+) -> Annotated[Tensor, "batch points rows columns"]:
     """Bilinear values at the window's points: all share the corner's fraction, so four shifted sums serve them all."""
     cells = window.unflatten(-1, (rows + 1, columns + 1))
-    fraction = (corner - corner.floor()).to(window.dtype)[..., None, None]
-    x, y = fraction[:, :, 0], fraction[:, :, 1]
-    along_x = cells[..., :-1] * (1 - x) + cells[..., 1:] * x
-    return (along_x[..., :-1, :] * (1 - y) + along_x[..., 1:, :] * y).flatten(-2)
+    x, y = (corner - corner.floor()).to(window.dtype)[..., None, None].unbind(2)
+    along_x = torch.lerp(cells[..., :-1], cells[..., 1:], x)
+    return torch.lerp(along_x[..., :-1, :], along_x[..., 1:, :], y)

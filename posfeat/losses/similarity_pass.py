@@ -20,7 +20,7 @@ from torch import Tensor
 from posfeat.geometry.pixels import cell_from_pixel, pixel_from_cell
 from posfeat.losses.epipolar_targets import EpipolarTargets
 
-CHUNK_ELEMENTS = 2_000_000  # similarities held at a time by a processor
+CHUNK_ELEMENTS = 3_000_000  # similarities held at a time by a processor
 ACCELERATOR_CHUNK_ELEMENTS = 200_000_000  # and by an accelerator, a few arrays of which take some gigabytes
 
 
@@ -33,8 +33,8 @@ class PassSettings:
     window_columns: int
     stride: int
     band_px: float | None = None  # None: the mass near the line is not wanted
-    mass_every: int = 1  # it is weighed for every so many-th query
     temperature: float = 60.0
+    gradient_dtype: torch.dtype = torch.float32  # of the products of gradients, where queries have float32
 
 
 class PassResult(NamedTuple):
@@ -43,7 +43,7 @@ class PassResult(NamedTuple):
     window: Annotated[Tensor, "batch points cells"]
     centre: Annotated[Tensor, "batch points 2"]
     corner: Annotated[Tensor, "batch points 2"]
-    log_mass: Annotated[Tensor, "batch weighed_points"]
+    log_mass: Annotated[Tensor, "batch points"]
 
 
 def normalised_rows(dense: Annotated[Tensor, "batch dim rows columns"]) -> Annotated[Tensor, "batch rows columns dim"]:
@@ -93,7 +93,10 @@ def similarity_pass(
 
 
 class _UnitRows(torch.autograd.Function):
-    """x / |x| with a backward pass that touches memory three times, where autograd's own takes nine."""
+    """x / |x| with a backward pass that touches memory three times, where autograd's own takes nine.
+
+    Map by map: what one leaves behind in the cache, and in freed memory, serves the next.
+    """
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor) -> Tensor:
@@ -104,9 +107,12 @@ class _UnitRows(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
-        unit, norm = ctx.saved_tensors
-        along = torch.linalg.vecdot(grad, unit).unsqueeze(-1)
-        return (unit * -along).add_(grad).div_(norm)  # not addcmul: it is slow where one factor is broadcast along rows
+        result = torch.empty_like(grad)
+        for one, given, unit, norm in zip(result, grad, *ctx.saved_tensors, strict=True):
+            along = torch.linalg.vecdot(given, unit).unsqueeze(-1)
+            # not addcmul: it is slow where one factor is broadcast along rows
+            torch.mul(unit, -along, out=one).add_(given).div_(norm)
+        return result
 
 
 class _SimilarityPass(torch.autograd.Function):
@@ -120,8 +126,8 @@ class _SimilarityPass(torch.autograd.Function):
         window = queries.new_empty(batch, points, cells)
         index = torch.empty(batch, points, cells, dtype=torch.long, device=queries.device)
         centre, corner = torch.zeros_like(noise_px), torch.zeros_like(noise_px)
-        log_mass = queries.new_zeros(batch, -(-points // settings.mass_every))
-        chunks, products = _chunks(queries, reference, targets, settings.mass_every), _Products()
+        log_mass = queries.new_zeros(batch, points)
+        chunks, products = _chunks(queries, reference, targets), _Products()
         for chunk in chunks:
             at = chunk.items, chunk.rows
             similarity = products.of(queries[at], reference[chunk.items].flatten(1, 2))
@@ -131,8 +137,7 @@ class _SimilarityPass(torch.autograd.Function):
             window[at] = similarity.gather(2, index[at])
             if settings.band_px is not None:
                 near = _near_line(targets, chunk, size, settings)
-                weighed = similarity[:, :: settings.mass_every]
-                log_mass[chunk.items, chunk.masses] = _log_mass(weighed, near, settings.temperature)[0]
+                log_mass[at] = _log_mass(similarity, near, settings.temperature)[0]
         ctx.save_for_backward(queries, reference, index)
         ctx.targets, ctx.settings, ctx.chunks = targets, settings, chunks
         ctx.mark_non_differentiable(centre, corner)
@@ -143,18 +148,22 @@ class _SimilarityPass(torch.autograd.Function):
     def backward(ctx: Any, grad_window: Tensor | None, _c: Any, _k: Any, grad_log_mass: Tensor | None) -> Any:
         queries, reference, index = ctx.saved_tensors
         settings, products = ctx.settings, _Products()
-        grad_queries, grad_reference = _window_gradients(queries, reference, index, grad_window)
         if grad_log_mass is None or settings.band_px is None:
-            return grad_queries, grad_reference, None, None, None
+            return *_window_gradients(queries, reference, index, grad_window), None, None, None
+        grad_queries, grad_reference = torch.zeros_like(queries), torch.zeros_like(reference)
         for chunk in ctx.chunks:
-            q, r = queries[chunk.items, chunk.weighed], reference[chunk.items].flatten(1, 2)
+            at = chunk.items, chunk.rows
+            q, r = queries[at], reference[chunk.items].flatten(1, 2)
             near = _near_line(ctx.targets, chunk, reference.shape[1:3], settings)
-            of_chunk = grad_log_mass[chunk.items, chunk.masses]
-            grad = _log_mass(products.of(q, r), near, settings.temperature, of_chunk)[1]
+            grad = _log_mass(products.of(q, r), near, settings.temperature, grad_log_mass[at])[1]
             assert grad is not None
-            grad_queries[chunk.items, chunk.weighed] += grad @ r
+            if grad_window is not None:
+                grad.scatter_add_(2, index[at], grad_window[at])
+            if grad.dtype == torch.float32:
+                grad, q, r = (part.to(settings.gradient_dtype) for part in (grad, q, r))
+            grad_queries[at] = (grad @ r).to(grad_queries.dtype)
             whole = grad_reference[chunk.items]  # a view of a slice, a copy of chosen items
-            whole.flatten(1, 2).baddbmm_(grad.transpose(1, 2), q)
+            whole.flatten(1, 2).add_(grad.transpose(1, 2) @ q)
             if isinstance(chunk.items, Tensor):
                 grad_reference[chunk.items] = whole
         return grad_queries, grad_reference, None, None, None
@@ -181,8 +190,6 @@ class _Chunk(NamedTuple):
 
     items: slice | Tensor
     rows: slice
-    weighed: slice  # those of the rows whose mass near the line is wanted
-    masses: slice  # where these masses stand
     is_point: bool
 
 
@@ -200,23 +207,17 @@ class _Products:
         return torch.bmm(queries, cells.transpose(1, 2), out=out)
 
 
-def _chunks(queries: Tensor, reference: Tensor, targets: EpipolarTargets, every: int) -> list[_Chunk]:
+def _chunks(queries: Tensor, reference: Tensor, targets: EpipolarTargets) -> list[_Chunk]:
     batch, points = queries.shape[:2]
     cells = reference.shape[1] * reference.shape[2]
     of_points = targets.is_point.tolist()
     if queries.device.type == "cpu":
-        masses = max(1, CHUNK_ELEMENTS // (cells * every))
-        step = masses * every
+        step = max(1, CHUNK_ELEMENTS // cells)
+        starts = range(0, points, step)
         return [
-            _Chunk(
-                slice(item, item + 1),
-                slice(part * step, (part + 1) * step),
-                slice(part * step, (part + 1) * step, every),
-                slice(part * masses, (part + 1) * masses),
-                of_points[item],
-            )
+            _Chunk(slice(item, item + 1), slice(first, first + step), of_points[item])
             for item in range(batch)
-            for part in range(-(-points // step))
+            for first in starts
         ]
     count = max(1, ACCELERATOR_CHUNK_ELEMENTS // (cells * points))
     chunks = []
@@ -224,7 +225,7 @@ def _chunks(queries: Tensor, reference: Tensor, targets: EpipolarTargets, every:
         items = [item for item in range(batch) if of_points[item] == is_point]
         for first in range(0, len(items), count):
             group = torch.tensor(items[first : first + count], device=queries.device)
-            chunks.append(_Chunk(group, slice(None), slice(None, None, every), slice(None), is_point))
+            chunks.append(_Chunk(group, slice(None), is_point))
     return chunks
 
 
@@ -255,15 +256,18 @@ def _window_cells(centre: Tensor, size: torch.Size, settings: PassSettings) -> t
 
 
 def _near_line(targets: EpipolarTargets, chunk: _Chunk, size: torch.Size, settings: PassSettings) -> Tensor:
-    """Which cells' centres lie within ``band_px`` of each weighed query's line (or point)."""
+    """1 where a cell's centre lies within ``band_px`` of a query's line (or point), else 0.
+
+    A number and not a bool, since a processor multiplies numbers ten times faster than it chooses by bools.
+    """
     assert settings.band_px is not None
-    lines, start = targets.lines[chunk.items, chunk.weighed], targets.start[chunk.items, chunk.weighed]
+    lines, start = targets.lines[chunk.items, chunk.rows], targets.start[chunk.items, chunk.rows]
     y, x = (pixel_from_cell(torch.arange(n, dtype=lines.dtype, device=lines.device), settings.stride) for n in size)
     if chunk.is_point:
         across, down = (x - start[..., :1]).square_(), (y - start[..., 1:]).square_()
-        return ((down[..., :, None] + across[..., None, :]) <= settings.band_px**2).flatten(-2)
+        return (down[..., :, None] + across[..., None, :]).le_(settings.band_px**2).flatten(-2)
     across, down = lines[..., :1] * x + lines[..., 2:], lines[..., 1:2] * y
-    return ((down[..., :, None] + across[..., None, :]).abs_() <= settings.band_px).flatten(-2)
+    return (down[..., :, None] + across[..., None, :]).abs_().le_(settings.band_px).flatten(-2)
 
 
 def _log_mass(
@@ -271,13 +275,13 @@ def _log_mass(
 ) -> tuple[Tensor, Tensor | None]:
     """Log of the softmax mass on ``near`` cells; with ``grad`` given, its gradient with respect to the similarities.
 
-    Consumes ``similarity``. A query without any near cell has mass 1 (log 0) and no gradient.
+    Consumes ``similarity`` and ``near``. A query without any near cell has mass 1 (log 0) and no gradient.
     """
     largest = similarity.amax(-1, keepdim=True)
     exponentials = torch.add(largest.mul_(-temperature), similarity, alpha=temperature, out=similarity).exp_()
     tiny = torch.finfo(similarity.dtype).tiny
     everything = exponentials.sum(-1)
-    near_part = torch.where(near, exponentials, exponentials.new_zeros(()))  # a product with bools is far slower
+    near_part = near.mul_(exponentials)
     on_line = near_part.sum(-1)
     usable = on_line > tiny * 1e6
     log_mass = torch.where(usable, (on_line.clamp(min=tiny) / everything).log(), torch.zeros_like(everything))

@@ -40,7 +40,6 @@ class DescriptionOptions:
         None, "steps after which the line contrast has faded out, evenly; none: it stays", low=1
     )
     contrast_band_px: float = described(4.0, "half width of the band around the line that counts as near it", low=0.5)
-    contrast_every: int = described(1, "the line contrast is taken at every so many-th query point", low=1)
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -95,7 +94,7 @@ def description_loss(
         "sigma": float(searches[-1].sigma.detach()[counted].mean()) if bool(counted.any()) else 0.0,
     }
     if band is not None:
-        contrast = line_contrast_loss(searches[-1].log_mass, targets.valid[:, :: options.contrast_every])
+        contrast = line_contrast_loss(searches[-1].log_mass, targets.valid)
         loss = loss + of_contrast * contrast
         metrics["line_contrast"] = float(contrast.detach().mean())
     return StageLoss(2 * loss.mean(), metrics)  # the sum over both directions, the mean over pairs
@@ -113,8 +112,7 @@ def _search(
     """Where the query points are expected, from every image in its partner: one result for each level of the search."""
     own, other = maps.descriptors, _partners(maps.descriptors)
     if options.strategy == "line_to_window":
-        every = options.contrast_every
-        return [search_line_to_window(own, other, xy, targets, options.search, stride, band_px, uniform, every)]
+        return [search_line_to_window(own, other, xy, targets, options.search, stride, band_px, uniform)]
     if maps.coarse is None or band_px is not None:
         raise OptionsError("coarse_to_fine needs a network with coarse=true, and contrast_weight=0")
     return list(

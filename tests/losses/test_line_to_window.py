@@ -88,19 +88,17 @@ def test_gradients_in_float64():
     assert torch.autograd.gradcheck(normalised_rows, maps[0], fast_mode=True)
 
 
-@pytest.mark.parametrize("every", [2, 5])
-def test_the_contrast_of_some_queries_is_that_of_all_at_these(every, monkeypatch):
+def test_maps_of_16_bits_get_nearly_the_gradient_of_exact_ones(monkeypatch):
     monkeypatch.setattr(similarity_pass, "CHUNK_ELEMENTS", 3000)  # so that chunks hold several queries, but not all
     map0, map1, xy, targets, uniform = problem(2, 96, 128, 16)
-    results = []
-    for mass_every in (1, every):
-        inputs = [m.detach().clone().requires_grad_() for m in (map0, map1)]
-        found = search_line_to_window(*inputs, xy, targets, SearchOptions(), 4, 6.0, uniform, mass_every)
-        log_mass = found.log_mass[:, ::every] if mass_every == 1 else found.log_mass
-        (log_mass.square().sum() + found.expected.sum()).backward()
-        results.append([log_mass, *(m.grad for m in inputs)])
-    for of_all, of_some in zip(*results, strict=True):
-        torch.testing.assert_close(of_some, of_all, atol=1e-4, rtol=1e-4)
+    gradients = []
+    for dtype in (torch.float32, torch.bfloat16):
+        inputs = [m.bfloat16().to(dtype).requires_grad_() for m in (map0, map1)]
+        found = search_line_to_window(*inputs, xy, targets, SearchOptions(), 4, 6.0, uniform)
+        found.log_mass.sum().backward()
+        gradients.append([m.grad.float() for m in inputs])
+    for exact, rounded in zip(*gradients, strict=True):
+        assert (rounded - exact).norm() < 0.01 * exact.norm()
 
 
 def test_gradient_of_the_epipolar_loss_in_float64():
