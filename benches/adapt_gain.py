@@ -1,15 +1,15 @@
 """What `posfeat adapt` gains and what is forgotten: scenes x looks x seeds, held-out numbers beside MMAscore on other images.
 
 A look changes every photo of a scene and leaves its cameras as they are: a domain that the weights have not seen. Every
-finished row is a line of OUTPUT/rows.jsonl and is not done again, and a row that was stopped goes on where it was; so the
-table can grow over many sessions, a row at a time, in any order. The numbers are those of the tuned weights, whether the
-verdict recommends them or not.
+finished row is a line of --rows and is not done again for the same start weights, and a row that was stopped goes on where it
+was; so the table can grow over weeks, a row at a time, in any order. The numbers are those of the tuned weights, whether the
+verdict recommends them or not. benches/adapt_gain.jsonl holds the rows of the shipped weights.
 
     python benches/adapt_gain.py SCENE [SCENE ...] --looks plain underwater inverted --seeds 0 1 2 --minutes 20 \
         --threads 2 --generic PHOTOS --sequences OXFORD_AFFINE -o runs/adapt_gain
     python benches/adapt_gain.py SCENE --looks underwater --seeds 1 ...      # this row alone
     python benches/adapt_gain.py SCENE [SCENE ...] --most 1 ...              # the next row that is missing
-    python benches/adapt_gain.py -o runs/adapt_gain                          # the table so far
+    python benches/adapt_gain.py                                             # the table so far
 """
 
 from __future__ import annotations
@@ -37,9 +37,11 @@ from posfeat.benchmarks.run import RunOptions
 from posfeat.data.cameras_txt import write_cameras_txt
 from posfeat.data.images import RGB, read_image, write_image
 from posfeat.data.posed import read_posed
+from posfeat.networks.checkpoint import load, weights_digest
 from posfeat.options import apply_overrides, options_from_mapping
 from posfeat.types import PosfeatError
 
+STORED = Path(__file__).with_suffix(".jsonl")
 KEYPOINTS = 2048
 LEAST_PRECISION_GAIN, LEAST_AUC_POINTS, MOST_FORGOTTEN = 0.10, 5.0, 0.01
 COLUMNS = ("scene", "look", "seed", "precision@3px", "recall@3px", "AUC@10", "registered", "MMAscore", "verdict")
@@ -91,24 +93,25 @@ def scene_with_look(scene: Path, look: str, folder: Path) -> Path:
 
 
 class Rows:
-    """The finished rows, in a file that only grows."""
+    """The finished rows of some start weights, in a file that only grows."""
 
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._path = folder / "rows.jsonl"
+    def __init__(self, path: Path, start: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path, self._start = path, start
 
     def read(self) -> list[Row]:
         """All of them, in order; a line that a kill cut off is no row, and of two of one name the later counts."""
         if not self._path.is_file():
             return []
         whole = [line for line in self._path.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
-        return sorted({name_of(row): row for row in map(json.loads, whole)}.values(), key=name_of)
+        ours = [row for row in map(json.loads, whole) if row["start"] == self._start]
+        return sorted({name_of(row): row for row in ours}.values(), key=name_of)
 
     def add(self, row: Row) -> None:
         """Append a row, on a line of its own whatever stands before it."""
         cut_off = self._path.is_file() and not self._path.read_bytes().endswith(b"\n")
         with open(self._path, "a", encoding="utf-8") as file:
-            file.write("\n" * cut_off + json.dumps(row) + "\n")
+            file.write("\n" * cut_off + json.dumps({"start": self._start} | row) + "\n")
 
 
 def name_of(row: Row) -> tuple[str, str, int]:
@@ -131,7 +134,8 @@ def adapted_row(scene: Path, look: str, seed: int, arguments: argparse.Namespace
         )
     except PosfeatError as error:
         return row | {"error": str(error)}
-    row |= json.loads(json.dumps(asdict(result), default=str)) | {"seconds": round(time.monotonic() - begun)}
+    row |= {name: value for name, value in asdict(result).items() if name not in ("weights", "report")}
+    row["seconds"] = round(time.monotonic() - begun)
     if arguments.sequences is not None:
         tuned = output.with_suffix("") / f"round_{options.rounds}" / "tuned.safetensors"
         scores = mma_scores(arguments.sequences, [arguments.weights, str(tuned)])
@@ -226,6 +230,7 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--generic", type=Path, help="other photos, against forgetting")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--set", nargs="*", default=[], help="options of an adaptation: key=value ...")
+    parser.add_argument("--rows", type=Path, default=STORED, help="where finished rows are kept")
     parser.add_argument("-o", "--output", type=Path, default=Path("runs/adapt_gain"))
     return parser.parse_args(arguments)
 
@@ -233,7 +238,7 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 def run(arguments: argparse.Namespace) -> None:
     """Run what is missing of what was asked for, and print the table of all rows."""
     torch.set_num_threads(arguments.threads)
-    rows = Rows(arguments.output)
+    rows = Rows(arguments.rows, weights_digest(load(arguments.weights, "cpu")))
     done = {name_of(row) for row in rows.read()}
     asked = product(arguments.scenes, arguments.looks, arguments.seeds)
     missing = [(scene, look, seed) for scene, look, seed in asked if (scene.name, look, seed) not in done]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -30,7 +32,7 @@ def asked(tmp_path):
     """Arguments of the bench, as typed."""
 
     def arguments(*more: str):
-        return adapt_gain.parsed([*more, "-o", str(tmp_path / "rows")])
+        return adapt_gain.parsed([*more, "--rows", str(tmp_path / "rows.jsonl"), "-o", str(tmp_path / "runs")])
 
     return arguments
 
@@ -58,9 +60,14 @@ def test_finished_rows_are_not_done_again(asked, ran, capsys):
     assert len(ran) == 4
 
 
+def test_rows_of_other_start_weights_do_not_count(asked, ran, tmp_path):
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"start": "others", **finished()}) + "\n")
+    adapt_gain.run(asked("a/fox"))
+    assert ran == [("fox", "plain", 0)]
+
+
 def test_a_line_that_was_cut_off_is_no_row(asked, ran, tmp_path):
-    (tmp_path / "rows").mkdir()
-    (tmp_path / "rows" / "rows.jsonl").write_text('{"scene": "fox", "look": "pl')
+    (tmp_path / "rows.jsonl").write_text('{"scene": "fox", "look": "pl')
     adapt_gain.run(asked("a/fox"))
     assert ran == [("fox", "plain", 0)]
     adapt_gain.run(asked("a/fox"))
