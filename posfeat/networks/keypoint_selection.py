@@ -180,8 +180,7 @@ def _neighbourhoods(score_map: Tensor, peaks: Peaks) -> Annotated[Tensor, "3 3 n
     height, width = score_map.shape
     steps = torch.arange(-1, 2, device=score_map.device)[:, None]
     rows, columns = (peaks.y + steps).clamp(0, height - 1), (peaks.x + steps).clamp(0, width - 1)
-    index = (rows * width)[:, None] + columns
-    return score_map.reshape(-1).index_select(0, index.reshape(-1)).view(index.shape)
+    return score_map.reshape(-1)[(rows * width)[:, None] + columns]
 
 
 def _weighted_mean(around: Annotated[Tensor, "3 3 num_peaks"]) -> Annotated[Tensor, "num_peaks 2"]:
