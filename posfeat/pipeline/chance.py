@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from posfeat.types import Array
 
 CERTAIN = -3.0  # once in a thousand photos, or pairs
 NEIGHBOURHOOD = 4  # limits
+PATCH = 8  # limits
 _GEOMETRY_SAMPLE = 7
 
 
@@ -20,17 +23,21 @@ def log10_chance_poses(num_matches: int, num_inliers: int, limit_px: float, widt
     return _log10_expected(num_matches, num_inliers, math.pi * limit_px**2 / (width * height), sample=4)
 
 
-def log10_chance_geometries(distances_px: Array, limit_px: float) -> float:
-    """The same of epipolar geometries, from how far each match (M,) lies from its line.
+def log10_chance_geometries(distances_px: Array, xy0: Array, xy1: Array, limit_px: float) -> float:
+    """The same of epipolar geometries, from the matches (M, 2), best first, and how far each lies from its line.
 
     Wrong matches are not spread over the photo: lawn is matched with lawn and roof with roof, so that far more of them
     than an even spread would have lie near the lines of a well-chosen geometry. But they know no line: they lie as densely
     a few limits beside it as on it, where right ones crowd within the limit. So of the matches in the neighbourhood of
     their line, a wrong one falls within the limit with the probability of the limit in the neighbourhood.
+    Nor are they independent: where one eye is matched with another's, all of the face is. A patch that is matched with
+    a patch counts once.
     """
-    num_near = int((distances_px <= NEIGHBOURHOOD * limit_px).sum())
-    num_inliers = int((distances_px <= limit_px).sum())
-    return _log10_expected(num_near, num_inliers, 1 / NEIGHBOURHOOD, sample=_GEOMETRY_SAMPLE)
+    near = distances_px <= NEIGHBOURHOOD * limit_px
+    patches = np.floor(np.hstack([xy0, xy1])[near] / (PATCH * limit_px))
+    _, first = np.unique(patches, axis=0, return_index=True)
+    num_inliers = int((distances_px[near][first] <= limit_px).sum())
+    return _log10_expected(len(first), num_inliers, 1 / NEIGHBOURHOOD, sample=_GEOMETRY_SAMPLE)
 
 
 def _log10_expected(num_matches: int, num_inliers: int, probability: float, sample: int) -> float:

@@ -121,7 +121,7 @@ def _log10_chance(database: ColmapDatabase, pair: PairSummary, max_error_px: flo
     to_line0, to_line1 = symmetric_epipolar_distance(*map(torch.from_numpy, (geometry.fundamental, xy0, xy1)))
     # how far both points must be moved to lie on each other's lines (Sampson's distance), as COLMAP has it
     moved = to_line0 * to_line1 / torch.hypot(to_line0, to_line1).clamp(min=torch.finfo(torch.float64).tiny)
-    return log10_chance_geometries(moved.numpy(), max_error_px)
+    return log10_chance_geometries(moved.numpy(), xy0, xy1, max_error_px)
 
 
 def _require_room(path: Path, features: FeatureStore, names: Sequence[str], num_pairs: int) -> None:
