@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
 
 from posfeat.interop.colmap import Model, largest_first, load_pycolmap
 from posfeat.options import check_options, described
 from posfeat.types import ReconstructionError
 
 Mapper = Literal["incremental", "global"]
+_PAIRS_AT_ONCE = 64
+_KEYPOINTS_AT_HAND = 2 * _PAIRS_AT_ONCE  # images; those of the pairs at work fit in any case
 
 
 @dataclass(frozen=True)
@@ -47,22 +54,48 @@ class MappingOptions:
 
 
 def verify_database(database: Path, options: VerificationOptions) -> None:
-    """Estimate the geometry of every matched pair of a database that has none yet."""
+    """Estimate the geometry of every matched pair of a database that has none yet; the same whatever else is there.
+
+    COLMAP's own loop does all pairs again each time, those that were refused in the meantime too.
+    """
     pycolmap = load_pycolmap()
-    verifier = pycolmap.GeometricVerifierOptions()
-    verifier.num_threads = options.threads
     two_view = pycolmap.TwoViewGeometryOptions()
     two_view.min_num_inliers = options.min_inliers
     two_view.ransac.max_error = options.max_error_px
     two_view.ransac.max_num_trials = options.max_trials
     two_view.ransac.min_num_trials = min(two_view.ransac.min_num_trials, options.max_trials)
     two_view.ransac.random_seed = options.seed
-    _run(
-        database,
-        lambda: pycolmap.geometric_verification(
-            database, verifier_options=verifier, two_view_geometry_options=two_view
-        ),
-    )
+    _run(database, lambda: _verify(database, two_view, options.threads))
+
+
+def _verify(path: Path, two_view: Any, threads: int) -> None:
+    pycolmap = load_pycolmap()
+    database = pycolmap.Database.open(path)
+    try:
+        pair_ids, _ = database.read_num_matches()
+        pairs = [pycolmap.pair_id_to_image_pair(pair_id) for pair_id in pair_ids]
+        todo = sorted(pair for pair in pairs if not database.exists_two_view_geometry(*pair))
+        images = {image.image_id: image for image in database.read_all_images()}
+
+        @lru_cache(_KEYPOINTS_AT_HAND)
+        def view(image_id: int) -> tuple[Any, Any]:
+            xy = np.asarray(database.read_keypoints(image_id), dtype=np.float64)[:, :2]
+            return database.read_camera(images[image_id].camera_id), xy
+
+        def estimate(pair: tuple[int, int], matches: Any) -> Any:
+            return pycolmap.estimate_two_view_geometry(*view(pair[0]), *view(pair[1]), matches, two_view)
+
+        with ThreadPoolExecutor(threads if threads > 0 else os.cpu_count()) as pool:
+            for start in range(0, len(todo), _PAIRS_AT_ONCE):
+                some = todo[start : start + _PAIRS_AT_ONCE]
+                for image_id in {image_id for pair in some for image_id in pair}:
+                    view(image_id)  # SQLite is for this thread only
+                found = list(pool.map(estimate, some, [database.read_matches(*pair) for pair in some]))
+                with pycolmap.DatabaseTransaction(database):
+                    for pair, geometry in zip(some, found, strict=True):
+                        database.write_two_view_geometry(*pair, geometry)
+    finally:
+        database.close()
 
 
 def map_database(

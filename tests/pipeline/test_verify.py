@@ -52,6 +52,19 @@ def test_all_pairs_are_verified_once(scene: ProjectedScene, tmp_path: Path) -> N
     assert (again.num_known, again.num_verified) == (10, 10)
 
 
+def test_what_was_refused_is_not_looked_at_again(scene: ProjectedScene, tmp_path: Path) -> None:
+    verified(scene, tmp_path, pairs=all_pairs([view.name for view in scene.views])[:4])
+    with ColmapDatabase(tmp_path / "d.db") as database:
+        database.write_geometry("b/0.png", "c.png", module.NOTHING)
+        before = database.geometry("b/0.png", "d.png")
+    assert verified(scene, tmp_path).num_verified == 9
+    with ColmapDatabase(tmp_path / "d.db") as database:
+        after = database.geometry("b/0.png", "d.png")
+    assert before is not None
+    assert after is not None
+    assert np.array_equal(before.inliers, after.inliers)
+
+
 def test_new_matches_join_and_new_settings_start_anew(scene: ProjectedScene, tmp_path: Path) -> None:
     first = all_pairs([view.name for view in scene.views])[:4]
     assert verified(scene, tmp_path, pairs=first).num_pairs == 4
