@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+from posfeat.data.images import shown
 from posfeat.interop.colmap import load_pycolmap, read_model, registered_images
 from posfeat.interop.colmap_database import ColmapDatabase
 from posfeat.interop.colmap_mapping import MappingOptions, VerificationOptions
@@ -193,7 +194,8 @@ def _finish(
     registered = {str(image.name) for image in registered_images(model)}
     with ColmapDatabase(run.output / "database.db") as database:
         left_out = why_left_out(database, registered)
-        left_out |= {name: "no features were found" for name in names if name not in {*left_out, *registered}}
+        unread = [name for name in names if name not in {*left_out, *registered}]
+        left_out |= {name: _why_unread(image_folder / name, run.failures) for name in unread}
         summary = ReconstructionSummary(
             num_photos=len(names),
             num_pairs=num_pairs,
@@ -208,6 +210,12 @@ def _finish(
             write_scene_report(run.output / "report.html", model, database, image_folder, summary)
     _write_json(run.output / "summary.json", summary)
     return summary
+
+
+def _why_unread(path: Path, failures: Sequence[str]) -> str:
+    """What was said of a photo when its features were to be extracted."""
+    said = f"{shown(path)} "
+    return next((line.removeprefix(said) for line in failures if line.startswith(said)), "no features were found")
 
 
 def _write_json(path: Path, summary: ReconstructionSummary) -> None:

@@ -43,7 +43,7 @@ def write_scene_report(
         "summary": _rows(summary),
         "steps": [[step, seconds] for step, seconds in summary.seconds.items()],
         "doubts": list(summary.doubts),
-        "failures": list(summary.failures),
+        "failures": [line for line in summary.failures if not line.endswith(tuple(summary.left_out.values()))],
         "points": _points(model),
         "cameras": [_camera(view, quality) for view, quality in zip(views, qualities, strict=True)],
         "names": names,
