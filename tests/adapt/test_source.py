@@ -83,7 +83,7 @@ def test_a_large_source_is_thinned_evenly(walk):
 
 
 @pytest.mark.slow
-def test_a_folder_is_reconstructed_and_tuned_in_rounds(walk, tiny_weights, quick, tmp_path):
+def test_a_folder_is_reconstructed_and_tuned_in_rounds(walk, quick, tmp_path):
     pytest.importorskip("pycolmap")
     photos = tmp_path / "photos"
     photos.mkdir()
@@ -92,7 +92,7 @@ def test_a_folder_is_reconstructed_and_tuned_in_rounds(walk, tiny_weights, quick
     said: list[str] = []
     options = quick("rounds=2", "tune.steps=1", "match_pairs=sequential", "keypoints=512", "split.least_pairs=3")
     events = Events(said.append, Events.silent().bar)
-    result = adapt_to(photos, tmp_path / "mine.safetensors", options, weights=tiny_weights, events=events)
+    result = adapt_to(photos, tmp_path / "mine.safetensors", options, events=events)
     placed = [line for line in said if line.startswith("of 26 photos placed: ")]
     assert "with rootsift" in placed[0]
     assert len(placed) == 2

@@ -27,6 +27,7 @@ def test_both_stages_learn(tiny, tmp_path):
         f"start.weights={weights}",
         "loop.steps=250",
         "loop.learning_rate=0.01",
+        "detection.expected.weight=1.0",
         "detection.policy.truncation=0",  # descriptors of a minute: hardly a match is as likely as 0.9
         "loop.validate_every=5",
         "loop.average=0.0",
