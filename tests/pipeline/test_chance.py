@@ -92,7 +92,9 @@ def apart(num_matches: int) -> tuple[Array, Array]:
 def test_fewer_must_agree_on_a_place_than_on_a_line() -> None:
     few = np.concatenate([np.full(15, 0.5), np.linspace(5, 16, 30)])
     assert log10_chance_poses(100, 15, LIMIT_PX, *SIZE) < 0 < log10_chance_geometries(few, *apart(45), LIMIT_PX)
-    assert log10_chance_geometries(np.zeros(15), *apart(15), LIMIT_PX) < 1
+    # the price: 15 matches that all agree prove nothing any more, 28 do
+    assert log10_chance_geometries(np.zeros(28), *apart(28), LIMIT_PX) < CERTAIN
+    assert log10_chance_geometries(np.zeros(15), *apart(15), LIMIT_PX) > CERTAIN
     assert log10_chance_geometries(np.zeros(7), *apart(7), LIMIT_PX) == np.inf
     assert log10_chance_geometries(np.zeros(0), *apart(0), LIMIT_PX) == np.inf
     assert log10_chance_poses(0, 0, LIMIT_PX, *SIZE) == np.inf
